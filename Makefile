@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# The two doors: `make lab` and `make test`. `make` alone lists all targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+ANSIBLE := $(VENV)/bin/ansible-playbook
+export PATH := $(VENV)/bin:$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+# Say something at once, also through a pipe.
+export PYTHONUNBUFFERED := 1
+# More arguments for ansible-playbook: make lab ARGS='-e bundle_source=standin -v'
+ARGS ?=
+INVENTORY ?= inventory/machine.yml
+
+.PHONY: help
+help: ## This list
+	@echo 'gsb.fake_gpu_lab: a Kubernetes GPU lab without a GPU'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  One step:      .venv/bin/ansible-playbook lab.yml --tags step6'
+	@echo '  More options:  make lab ARGS="-e bundle_source=standin"'
+
+.PHONY: lab
+lab: venv ## From this machine to eight done steps and report.json
+	$(ANSIBLE) -i $(INVENTORY) lab.yml $(ARGS)
+
+.PHONY: verify
+verify: venv ## Judge the eight steps; changes nothing
+	$(ANSIBLE) -i $(INVENTORY) playbooks/verify.yml $(ARGS)
+
+.PHONY: down
+down: venv ## Remove the lab's machine and all that it left
+	$(ANSIBLE) -i $(INVENTORY) playbooks/machine.yml -e machine_state=absent $(ARGS)
+
+.PHONY: bundle
+bundle: venv ## Make the folder of artifacts that the lab is installed from
+	$(ANSIBLE) -i $(INVENTORY) lab.yml --tags bundle $(ARGS)
+
+.PHONY: test
+test: venv ## Everything: linters, units, the lab on a real Kubernetes by molecule
+	$(VENV)/bin/python tests/run.py $(ARGS)
+
+.PHONY: quick
+quick: venv ## What needs no machine: linters, unit tests, sanity
+	$(VENV)/bin/python tests/run.py --only lint,unit,collection,sanity,go $(ARGS)
+
+.PHONY: venv
+venv: $(VENV)/.ready ## The Python environment .venv with pinned requirements
+
+$(VENV)/.ready: requirements.txt constraints.txt
+	@echo "venv: Python packages of requirements.txt into .venv"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "venv: $(PYTHON) is $$($(PYTHON) -V 2>&1); 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  echo "venv: installing python3-venv with apt"; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy python3-venv; }
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -r requirements.txt -c constraints.txt
+	@mkdir -p $(VENV)/collections/ansible_collections/gsb
+	@ln -sfn ../../../.. $(VENV)/collections/ansible_collections/gsb/fake_gpu_lab
+	@touch $@

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the project's checks, stage by stage, with the time of each.
+
+A stage that fails does not stop the later ones, unless they stand on it. The last line is `N passed, N failed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsb-fake-gpu-lab"
+WORK = CACHE / "test"
+GO_MODULES = sorted(p.parent for p in (ROOT / "standins").rglob("go.mod") if "tools" not in p.parts)
+
+
+class StageFailed(Exception):
+    """A command of a stage ended with another status than 0."""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **env: str) -> None:
+    line = " ".join(str(part) for part in command)
+    print(f"   $ {line}", flush=True)
+    environment = {**os.environ, "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}", **env}
+    status = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, stdin=subprocess.DEVNULL
+    ).returncode
+    if status:
+        raise StageFailed(f"{line}: exit status {status}")
+
+
+def lint() -> None:
+    run("yamllint", "--strict", ".")
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    run("ansible-lint", "--offline", "--strict")
+
+
+def unit() -> None:
+    run("pytest", "-q", "tests/unit", PYTHONPATH=str(VENV / "collections"))
+
+
+def collection() -> None:
+    """Builds the tarball and installs it apart from the checkout, for this stage and for `sanity`."""
+    shutil.rmtree(WORK / "collections", ignore_errors=True)
+    dist = WORK / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    run("ansible-galaxy", "collection", "build", "--force", "--output-path", dist)
+    (tarball,) = dist.glob("gsb-fake_gpu_lab-*.tar.gz")
+    run("ansible-galaxy", "collection", "install", "--offline", "--no-deps", "-p", WORK / "collections", tarball)
+    installed = {"ANSIBLE_COLLECTIONS_PATH": str(WORK / "collections"), "ANSIBLE_CONFIG": os.devnull}
+    for playbook in sorted(p.stem for p in (ROOT / "playbooks").glob("*.yml")):
+        run(
+            "ansible-playbook",
+            "-i",
+            ROOT / "inventory" / "machine.yml",
+            "--syntax-check",
+            f"gsb.fake_gpu_lab.{playbook}",
+            cwd=WORK,
+            **installed,
+        )
+    for plugin in sorted(p.stem for p in (ROOT / "plugins" / "modules").glob("*.py")):
+        run("ansible-doc", "-t", "module", "--json", f"gsb.fake_gpu_lab.{plugin}", cwd=WORK, **installed)
+    run("antsibull-changelog", "lint")
+
+
+def sanity() -> None:
+    # ansible-test fetches pip's installer for its own environments; the same work is done by ensurepip,
+    # which also serves where only package registries can be reached.
+    installer = Path.home() / ".ansible" / "test" / "cache" / "get_pip_24_2.py"
+    if not installer.exists():
+        installer.parent.mkdir(parents=True, exist_ok=True)
+        installer.write_text("import ensurepip\nensurepip.bootstrap(upgrade=True, default_pip=True)\n")
+    tree = WORK / "collections" / "ansible_collections" / "gsb" / "fake_gpu_lab"
+    run("ansible-test", "sanity", "--python", "default", "--color", "no", cwd=tree)
+
+
+def go() -> None:
+    flags = {"CGO_ENABLED": "0", "GOFLAGS": "-trimpath", "GOTOOLCHAIN": "local"}
+    for module in GO_MODULES:
+        unformatted = subprocess.run(
+            ["gofmt", "-l", "."], cwd=module, capture_output=True, text=True, check=True
+        ).stdout
+        if unformatted:
+            raise StageFailed(f"gofmt would change in {module.relative_to(ROOT)}: {' '.join(unformatted.split())}")
+        run("go", "vet", "./...", cwd=module, **flags)
+        run("go", "test", "./...", cwd=module, **flags)
+
+
+def bundle() -> None:
+    run("ansible-playbook", "lab.yml", "--tags", "bundle")
+
+
+def machine() -> None:
+    run("pytest", "-q", "tests/machine", PYTHONPATH=str(VENV / "collections"))
+
+
+def molecule(scenario: str) -> Callable[[], None]:
+    def stage() -> None:
+        run("molecule", "test", "-s", scenario)
+
+    return stage
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    what: str
+    action: Callable[[], None]
+    needs: tuple[str, ...] = ()
+
+
+STAGES = (
+    Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
+    Stage("unit", "unit tests", unit),
+    Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection),
+    Stage("sanity", "ansible-test sanity", sanity, ("collection",)),
+    Stage("bundle", "all that the lab is installed from", bundle),
+    Stage("go", "gofmt, go vet, go test of the stand-ins", go),
+    Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
+    Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
+    Stage("steps", "molecule: each step alone by its tag", molecule("steps"), ("bundle",)),
+    Stage("contract", "molecule: what the stand-ins promise", molecule("contract"), ("bundle",)),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="comma-separated stages; others are left out")
+    parser.add_argument("--list", action="store_true", help="print the stages and end")
+    options = parser.parse_args()
+    wanted = set(filter(None, options.only.split(",")))
+    unknown = wanted - {stage.name for stage in STAGES}
+    if unknown:
+        parser.error(f"unknown stage: {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in STAGES)}")
+    if options.list:
+        for stage in STAGES:
+            print(f"{stage.name:12} {stage.what}")
+        return 0
+    # A stopped run stops what it started: the children are in this process group.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    results: dict[str, tuple[str, float]] = {}
+    begun = time.monotonic()
+    for stage in STAGES:
+        if wanted and stage.name not in wanted:
+            continue
+        broken = [name for name in stage.needs if results.get(name, ("ok", 0))[0] != "ok"]
+        print(f"\n== {stage.name}: {stage.what}", flush=True)
+        start = time.monotonic()
+        if broken:
+            verdict = f"not run, needs {', '.join(broken)}"
+        else:
+            try:
+                stage.action()
+                verdict = "ok"
+            except (StageFailed, OSError, subprocess.CalledProcessError, ValueError) as error:
+                verdict = str(error)
+        results[stage.name] = (verdict, time.monotonic() - start)
+        print(f"== {stage.name}: {verdict} ({results[stage.name][1]:.1f} s)", flush=True)
+    failed = sum(verdict != "ok" for verdict, _ in results.values())
+    print(f"\n{'stage':12} {'seconds':>8}  result")
+    for name, (verdict, seconds) in results.items():
+        print(f"{name:12} {seconds:8.1f}  {verdict}")
+    print(f"{'all':12} {time.monotonic() - begun:8.1f}\n")
+    print(f"{len(results) - failed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
