@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the lab's playbooks against the host under test, as its users do."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of ansible-playbook.
+
+    Attributes:
+        status: exit status.
+        changed: tasks that reported a change, over all hosts.
+        ok: tasks that ran, over all hosts.
+        output: standard output and error, as a person sees them.
+        seconds: wall time.
+    """
+
+    status: int
+    changed: int
+    ok: int
+    output: str
+    seconds: float
+
+
+class Playbooks:
+    def __init__(self, inventory: str) -> None:
+        self.inventory = inventory
+
+    def run(self, *arguments: str, playbook: str = "lab.yml") -> Outcome:
+        begun = time.monotonic()
+        done = subprocess.run(
+            ["ansible-playbook", "-i", self.inventory, playbook, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=900,
+        )
+        recap = done.stdout.rpartition("PLAY RECAP")[2]
+        return Outcome(
+            done.returncode,
+            sum(map(int, re.findall(r"\bchanged=(\d+)", recap))),
+            sum(map(int, re.findall(r"\bok=(\d+)", recap))),
+            done.stdout,
+            time.monotonic() - begun,
+        )
+
+    def endstate(self, test: str) -> tuple[bool, str]:
+        """Whether the end-state tests of one file pass, and what they print."""
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--connection=ansible",
+                f"--ansible-inventory={self.inventory}",
+                str(ROOT / "tests" / "endstate" / test),
+            ],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode in (0, 1), f"pytest could not run {test}:\n{done.stdout}"
+        return done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="session")
+def playbooks(request: pytest.FixtureRequest) -> Playbooks:
+    inventory = request.config.getoption("--ansible-inventory")
+    assert inventory, "give the inventory of the machine under test: --connection=ansible --ansible-inventory=FILE"
+    return Playbooks(str(Path(inventory).resolve()))
