@@ -1,0 +1,3 @@
+module gsb.fake_gpu_lab/standins/pause
+
+go 1.26.0
