@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+
+// Command kwok-gpu-device-plugin advertises GPUs on KWOK nodes.
+package main
+
+import (
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kwokplugin"
+)
+
+func main() {
+	ctx := kube.Start("kwok-gpu-device-plugin")
+	plugin := &kwokplugin.Plugin{Core: kube.Client(), Namespace: kube.Env("TOPOLOGY_CM_NAMESPACE")}
+	plugin.Run(ctx)
+}
