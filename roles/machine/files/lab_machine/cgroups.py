@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The machine's own cgroup: the same name in every hierarchy, so that machines side by side share nothing.
+
+Below it are two: `keeper`, and `machine`, which systemd-nspawn and everything in the machine live in.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import time
+
+ROOT = pathlib.Path("/sys/fs/cgroup")
+
+
+def hierarchies() -> list[pathlib.Path]:
+    """Where each hierarchy is mounted (one with cgroup v2, one for each controller with v1)."""
+    found = []
+    for line in pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _source, mountpoint, kind = line.split()[:3]
+        path = pathlib.Path(mountpoint)
+        if kind in ("cgroup", "cgroup2") and (path == ROOT or ROOT in path.parents):
+            found.append(path)
+    return sorted(set(found))
+
+
+def _mine(mountpoint: pathlib.Path) -> str:
+    """Path of this process in the hierarchy mounted there."""
+    controllers = set()
+    for line in pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _source, where, kind, options = line.split()[:4]
+        if where == str(mountpoint):
+            controllers = {""} if kind == "cgroup2" else set(options.split(","))
+    for line in pathlib.Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+        _number, names, path = line.split(":", 2)
+        if set(names.split(",")) & controllers:
+            return path
+    return "/"
+
+
+class Cgroup:
+    """The machine's cgroup, in all hierarchies at once."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.paths: list[pathlib.Path] = []
+        for mountpoint in hierarchies():
+            parts = pathlib.PurePosixPath(_mine(mountpoint)).parts[1:]
+            at = next(
+                (
+                    index
+                    for index, part in enumerate(parts)
+                    if part in (label, f"{label}.service")
+                ),
+                None,
+            )
+            if at is None:
+                # Directly below the mount, not below the caller, whose session may end first.
+                self.paths.append(mountpoint / label)
+            else:
+                # The service manager made it for us, or we are in it already.
+                self.paths.append(mountpoint.joinpath(*parts[: at + 1]))
+
+    def create(self) -> None:
+        for path in self.paths:
+            for child in (path, path / "keeper", path / "machine"):
+                _make(child)
+        self.enter("keeper")
+        for path in self.paths:
+            if path.name == self.label:
+                _delegate(path.parent)
+            _delegate(path)
+
+    def enter(self, child: str) -> None:
+        """Move this process; called by the keeper for itself and by its child before it becomes systemd-nspawn."""
+        for path in self.paths:
+            (path / child / "cgroup.procs").write_text("0", encoding="ascii")
+
+    def processes(self, child: str = "") -> set[int]:
+        found: set[int] = set()
+        for path in self.paths:
+            for folder, _folders, _files in os.walk(path / child):
+                try:
+                    text = pathlib.Path(folder, "cgroup.procs").read_text(encoding="ascii")
+                except OSError:
+                    continue
+                found.update(int(pid) for pid in text.split())
+        # 0 stands for a process outside this process's PID namespace.
+        return found - {0, os.getpid()}
+
+    def kill(self, child: str = "", seconds: float = 10) -> bool:
+        """End every process in it; True when none is left."""
+        deadline = time.monotonic() + seconds
+        while pids := self.processes(child):
+            if time.monotonic() > deadline:
+                return False
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.02)
+        return True
+
+    def exists(self) -> bool:
+        return any(path.exists() for path in self.paths)
+
+    def clear(self, child: str, seconds: float = 5) -> bool:
+        """Remove the cgroups below `child`, which dead pods leave behind; the processes have ended."""
+        deadline = time.monotonic() + seconds
+        for path in self.paths:
+            while not _remove(path / child, keep_top=True):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.02)
+        return True
+
+    def remove(self, seconds: float = 5) -> bool:
+        """Leave it and remove it; the service manager removes what it made itself."""
+        own = [path for path in self.paths if path.name == self.label]
+        for path in own:
+            if os.getpid() in _pids(path):
+                (path.parent / "cgroup.procs").write_text("0", encoding="ascii")
+        deadline = time.monotonic() + seconds
+        for path in own:
+            while path.exists() and not _remove(path, keep_top=False):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.02)
+        return True
+
+
+def _pids(path: pathlib.Path) -> set[int]:
+    found: set[int] = set()
+    for folder, _folders, _files in os.walk(path):
+        found.update(
+            int(pid)
+            for pid in pathlib.Path(folder, "cgroup.procs").read_text(encoding="ascii").split()
+        )
+    return found
+
+
+def _make(path: pathlib.Path) -> None:
+    path.mkdir(exist_ok=True)
+    # A v1 cpuset takes no process before it has CPUs and memory nodes of its own.
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        own, parent = path / name, path.parent / name
+        if (path / "cgroup.clone_children").exists() and own.exists():
+            if not own.read_text(encoding="ascii").strip():
+                own.write_text(parent.read_text(encoding="ascii"), encoding="ascii")
+    if (path / "cpuset.cpus").exists() and (path / "cgroup.clone_children").exists():
+        (path / "cgroup.clone_children").write_text("1", encoding="ascii")
+
+
+def _delegate(path: pathlib.Path) -> None:
+    """Let the children of a v2 cgroup use every controller it has."""
+    try:
+        controllers = (path / "cgroup.controllers").read_text(encoding="ascii").split()
+        control = path / "cgroup.subtree_control"
+        for name in set(controllers) - set(control.read_text(encoding="ascii").split()):
+            try:
+                control.write_text(f"+{name}", encoding="ascii")
+            except OSError:
+                continue
+    except OSError:
+        return
+
+
+def _remove(path: pathlib.Path, keep_top: bool) -> bool:
+    done = True
+    for folder, _folders, _files in os.walk(path, topdown=False):
+        if keep_top and folder == str(path):
+            continue
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            done = False
+    return done
