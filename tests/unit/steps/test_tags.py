@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""A tag runs its own step and nothing else.
+
+An include without ``apply`` would run no task under its tag and still end well, and an import would
+validate the arguments of all eight steps whatever tag was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+STEPS = range(1, 9)
+INCLUDE = re.compile(r"Do step (\d)\b")
+EXECUTED = re.compile(r"^TASK \[(?:gsb\.fake_gpu_lab\.)?steps : (.*)\]", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory):
+    path = tmp_path_factory.mktemp("inventory") / "hosts.yml"
+    path.write_text(
+        "gpu_lab: {hosts: {bare: {ansible_connection: local, ansible_python_interpreter: "
+        f"{sys.executable}, lab_home: /nonexistent}}}}}}\n"
+    )
+    return path
+
+
+def playbook(inventory, *arguments):
+    command = [
+        str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
+        "-i",
+        str(inventory),
+        str(ROOT / "lab.yml"),
+        *arguments,
+    ]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def listed_steps(output):
+    return [int(number) for number in INCLUDE.findall(output)]
+
+
+@pytest.mark.parametrize("number", STEPS)
+def test_a_tag_lists_its_own_step_only(inventory, number):
+    listed = playbook(inventory, "--tags", f"step{number}", "--list-tasks")
+    assert listed_steps(listed) == [number]
+
+
+def test_all_steps_are_listed_in_order(inventory):
+    assert listed_steps(playbook(inventory, "--tags", "steps", "--list-tasks")) == list(STEPS)
+
+
+def test_several_tags_make_a_range(inventory):
+    assert listed_steps(playbook(inventory, "--tags", "step2,step3,step4", "--list-tasks")) == [2, 3, 4]
+
+
+def test_every_tag_is_offered(inventory):
+    offered = set(re.findall(r"[\w-]+", playbook(inventory, "--list-tags")))
+    expected = {f"step{number}" for number in STEPS} | {"bundle", "machine", "install", "steps", "verify"}
+    assert expected <= offered
+
+
+@pytest.mark.parametrize("number", STEPS)
+def test_a_tag_executes_tasks_of_its_step_and_validates_only_its_arguments(inventory, number):
+    """A rehearsal on a host without a lab looks for the lab and stops there: enough to see what is executed."""
+    executed = EXECUTED.findall(playbook(inventory, "--tags", f"step{number}", "--check"))
+    validated = [name for name in executed if name.startswith("Validating arguments")]
+    assert len(validated) == 1
+    assert f"step{number}" in validated[0]
+    assert len(executed) > len(validated)
