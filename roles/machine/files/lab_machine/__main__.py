@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import facts  # noqa: E402
 import rootfs  # noqa: E402
 from cgroups import Cgroup  # noqa: E402
+from contents import contents, differing, write  # noqa: E402
 from keeper import (  # noqa: E402
     Fault,
     Keeper,
@@ -57,27 +58,21 @@ def leftovers(settings: Settings) -> list[str]:
 
 def look(settings: Settings) -> dict[str, Any]:
     found = facts.gather(settings)
-    made = rootfs.made(settings)
     named = facts.name_problem(settings.name) is None
-    holder = Lock(settings).holder() if named else None
+    running = named and Lock(settings).holder() is not None
     return {
         "changed": False,
         "found": found,
         "workarounds": facts.workarounds(found),
-        "plan": plan_for(found, settings),
-        "problems": facts.problems(settings, found, made, holder is not None),
+        "problems": facts.problems(settings, found, settings.root.is_dir(), running),
         "packages": facts.missing_packages(found),
         "base": {"path": str(settings.base), "made": settings.base.is_dir()},
         "machine": {
             "folder": str(settings.home),
-            "exists": settings.home.exists(),
-            "made": made and settings.ssh.is_dir(),
-            "running": holder is not None,
-            "plan": (holder or {}).get("plan"),
-            "leftovers": leftovers(settings) if named and holder is None else [],
+            "made": not rootfs.missing(settings),
+            "running": running,
+            "leftovers": leftovers(settings) if named and not running else [],
         },
-        "address": settings.address if not facts.network_problem(settings.network) else None,
-        "gateway": settings.gateway if not facts.network_problem(settings.network) else None,
     }
 
 
@@ -85,33 +80,44 @@ def base(settings: Settings) -> dict[str, Any]:
     return {"changed": rootfs.make_base(settings)}
 
 
-def make(settings: Settings) -> dict[str, Any]:
-    with rootfs.locked(settings.home):
-        did = rootfs.make_machine(settings)
-    return {"changed": bool(did), "did": did}
-
-
-def start(settings: Settings, arguments: list[str]) -> dict[str, Any]:
-    did = []
+def up(settings: Settings, arguments: list[str], check: bool) -> dict[str, Any]:
+    """Make what is missing, write what differs, start what does not run, wait until it answers."""
     began = time.monotonic()
+    found = facts.gather(settings)
+    plan = plan_for(found, settings)
+    did = [f"made {what}" for what in rootfs.missing(settings)]
+    if check:
+        if not did:
+            wanted = contents(settings, facts.workarounds(found), rootfs.keys(settings))
+            did += [f"wrote {name}" for name in differing(settings.home, wanted)]
+        holder = Lock(settings).holder()
+        if holder is None or holder.get("plan") != plan:
+            did.append(f"started {settings.name}")
+        return {"changed": bool(did), "did": did}
     with rootfs.locked(settings.home):
-        plan = plan_for(facts.gather(settings), settings)
+        rootfs.make_machine(settings)
+        wanted = contents(settings, facts.workarounds(found), rootfs.keys(settings))
+        names = differing(settings.home, wanted)
         lock = Lock(settings)
         holder = lock.holder()
         if holder is not None and holder.get("plan") != plan:
             stop_keeper(settings)
-            did.append(f"stopped {settings.name}: it ran by another plan")
+            did.append(f"stopped {settings.name}, which ran by another plan")
             holder = None
         if holder is None:
             did += [f"cleared {what}" for what in clear_leftovers(settings)]
+        write(settings.home, wanted, names)
+        did += [f"wrote {name}" for name in names]
+        if holder is None:
             start_keeper(settings, plan, arguments)
             did.append(f"started {settings.name}")
-        _wait(settings, began)
+        _wait(settings)
     return {"changed": bool(did), "did": did, "seconds": round(time.monotonic() - began, 1)}
 
 
-def _wait(settings: Settings, began: float) -> None:
+def _wait(settings: Settings) -> None:
     """Until ssh answers and systemd in the machine has done its work."""
+    began = time.monotonic()
     deadline = began + settings.start_timeout
     lock = Lock(settings)
     said = ""
@@ -158,39 +164,56 @@ def _story(settings: Settings, headline: str) -> str:
     return "\n".join(lines)
 
 
-def stop(settings: Settings) -> dict[str, Any]:
+def down(settings: Settings, check: bool) -> dict[str, Any]:
+    """Stop the machine and remove it with everything that belongs to it."""
+    if check:
+        did = [f"cleared {what}" for what in leftovers(settings)]
+        if settings.home.exists():
+            did.append(f"deleted {settings.home}")
+        return {"changed": bool(did), "did": did}
     did = []
     if settings.home.is_dir():
         with rootfs.locked(settings.home):
             if stop_keeper(settings):
                 did.append(f"stopped {settings.name}")
-    did += [f"cleared {what}" for what in clear_leftovers(settings)]
+            did += [f"cleared {what}" for what in clear_leftovers(settings)]
+            end_connections(settings)
+            rootfs.delete_machine(settings)
+            did.append(f"deleted {settings.home}")
+    else:
+        did += [f"cleared {what}" for what in clear_leftovers(settings)]
     return {"changed": bool(did), "did": did}
 
 
-def remove(settings: Settings) -> dict[str, Any]:
-    did = stop(settings)["did"]
-    if settings.home.is_dir():
-        with rootfs.locked(settings.home):
-            if rootfs.delete_machine(settings):
-                did.append(f"deleted {settings.home}")
-    return {"changed": bool(did), "did": did}
+def end_connections(settings: Settings) -> None:
+    """End the ssh connections that are kept open for the next task."""
+    for path in settings.ssh.glob("mux-*"):
+        subprocess.run(
+            ["ssh", "-o", f"ControlPath={path}", "-O", "exit", settings.name],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("look", "base", "make", "start", "keep", "stop", "remove"))
+    parser.add_argument("command", choices=("look", "base", "up", "down", "keep"))
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
+    parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
     options = parser.parse_args()
     settings = Settings.from_json(options.settings)
-    arguments = ["--settings", options.settings]
     try:
         if options.command == "keep":
             return Keeper(settings, plan_for(facts.gather(settings), settings)).keep()
-        if options.command == "start":
-            answer = start(settings, arguments)
+        if options.command == "look":
+            answer = look(settings)
+        elif options.command == "base":
+            answer = base(settings)
+        elif options.command == "up":
+            answer = up(settings, ["--settings", options.settings], options.check)
         else:
-            answer = {"look": look, "base": base, "make": make, "stop": stop, "remove": remove}[options.command](settings)
+            answer = down(settings, options.check)
     except Fault as fault:
         print(json.dumps({"failed": True, "changed": False, "msg": str(fault)}))
         return 1

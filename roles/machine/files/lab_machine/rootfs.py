@@ -28,7 +28,7 @@ LEAVE_OUT = (
 )
 ENABLE = (
     "ssh.service",
-    "systemd-networkd.service",
+    "lab-network.service",
     "lab-end-pods.service",
     "lab-kernel-settings.service",
 )
@@ -39,7 +39,10 @@ MASK = (
     "e2scrub_all.timer",
     "e2scrub_reap.service",
     "fstrim.timer",
-    "systemd-timesyncd.service",
+    "systemd-udevd.service",
+    "systemd-udevd-control.socket",
+    "systemd-udevd-kernel.socket",
+    "systemd-udev-trigger.service",
 )
 # Each machine gets its own.
 IDENTITY = (
@@ -130,13 +133,20 @@ def make_base(settings: Settings) -> bool:
     return True
 
 
-def made(settings: Settings) -> bool:
-    return settings.root.is_dir()
+def missing(settings: Settings) -> list[str]:
+    """What make_machine would make."""
+    return [
+        what
+        for what, path in (
+            (f"a key for {settings.name}", settings.ssh),
+            (f"the root folder of {settings.name}", settings.root),
+        )
+        if not path.is_dir()
+    ]
 
 
-def make_machine(settings: Settings) -> list[str]:
-    """Make what is missing of the machine's folder: its key, its root folder, the files that make it this machine."""
-    did = []
+def make_machine(settings: Settings) -> None:
+    """Make what is missing of the machine's folder: its keys, its root folder. Each is whole or not there."""
     settings.home.chmod(0o700)
     if not settings.ssh.is_dir():
         new = settings.home / "ssh.new"
@@ -145,26 +155,21 @@ def make_machine(settings: Settings) -> list[str]:
         _keygen(new / "id_ed25519", f"root@{settings.name}")
         _keygen(new / "host_ed25519", settings.name)
         new.rename(settings.ssh)
-        did.append(f"made a key for {settings.name}")
-    if not made(settings):
+    if not settings.root.is_dir():
         new = settings.home / "root.new"
         _delete(new)
         contained("cp", "--archive", "--reflink=auto", str(settings.base), str(new))
-        _write(new / "etc/machine-id", uuid.uuid4().hex + "\n", 0o444)
-        _write(new / "etc/hostname", settings.name + "\n", 0o644)
-        for name, mode in (("host_ed25519", 0o600), ("host_ed25519.pub", 0o644)):
-            _write(
-                new / "etc/ssh" / name.replace("host_", "ssh_host_").replace("ed25519", "ed25519_key"),
-                (settings.ssh / name).read_text(encoding="ascii"),
-                mode,
-            )
         (new / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
-        public = (settings.ssh / "id_ed25519.pub").read_text(encoding="ascii")
-        _write(new / "root/.ssh/authorized_keys", public, 0o600)
-        _write(settings.home / "base", settings.base_key + "\n", 0o644)
+        machine_id = new / "etc/machine-id"
+        machine_id.write_text(uuid.uuid4().hex + "\n", encoding="ascii")
+        machine_id.chmod(0o444)
+        (settings.home / "base").write_text(settings.base_key + "\n", encoding="ascii")
         new.rename(settings.root)
-        did.append(f"made the root folder of {settings.name}")
-    return did
+
+
+def keys(settings: Settings) -> dict[str, str]:
+    names = ("id_ed25519.pub", "host_ed25519", "host_ed25519.pub")
+    return {name: (settings.ssh / name).read_text(encoding="ascii") for name in names}
 
 
 def delete_machine(settings: Settings) -> bool:
@@ -185,12 +190,6 @@ def delete_machine(settings: Settings) -> bool:
 def _keygen(path: pathlib.Path, comment: str) -> None:
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-
-
-def _write(path: pathlib.Path, text: str, mode: int) -> None:
-    path.unlink(missing_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(mode)
 
 
 def _delete(path: pathlib.Path) -> None:

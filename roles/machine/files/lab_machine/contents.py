@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The files that differ from machine to machine, as a pure function of its settings and of what the host lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+
+from settings import Settings
+
+NETWORK = """\
+# The only way out is the bridge, and nothing is behind it.
+ip link set dev host0 addrgenmode none up
+ip address replace {address}/24 broadcast + dev host0
+ip route replace default via {gateway} dev host0
+"""
+
+HOSTS = """\
+127.0.0.1 localhost
+{address} {name}
+"""
+
+RESOLV_CONF = """\
+# Nothing answers there: the machine has no network behind its bridge.
+nameserver {gateway}
+options timeout:1 attempts:1
+"""
+
+SSH_CONFIG = """\
+Host {name} {address}
+    HostName {address}
+    User root
+    IdentityFile {ssh}/id_ed25519
+    IdentitiesOnly yes
+    UserKnownHostsFile {ssh}/known_hosts
+    StrictHostKeyChecking yes
+    BatchMode yes
+    LogLevel ERROR
+"""
+
+BEFORE_K3S = """\
+# What this host lacks for Kubernetes in a machine.
+put() {
+    mkdir -p "${1%/*}"
+    cat > "$1.new"
+    if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
+}
+"""
+
+# Each bridges one gap; the names are those of facts.workarounds.
+BRIDGES = {
+    "cgroup_v1": """
+# cgroup v1: its hierarchies come read-only into the machine, and the kubelet refuses them unless told.
+for hierarchy in /sys/fs/cgroup/*; do
+    if mountpoint -q "$hierarchy"; then mount -o remount,rw,bind "$hierarchy"; fi
+done
+put /var/lib/rancher/k3s/agent/etc/kubelet.conf.d/10-machine.conf << 'END'
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+END
+""",
+    "oom_score": """
+# No CAP_SYS_RESOURCE: no process can be made safer from the out-of-memory killer than its parent is.
+put /var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/10-machine.toml << 'END'
+version = 3
+
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+END
+""",
+    "conntrack": """
+# nf_conntrack_max belongs to the host and cannot be written in the machine: kube-proxy has to leave it alone.
+put /etc/rancher/k3s/config.yaml.d/10-machine.yaml << 'END'
+kube-proxy-arg+:
+  - conntrack-max-per-core=0
+END
+""",
+    "kmsg": """
+# The host has no readable /dev/kmsg, which the kubelet wants: the console in its place.
+ln -sfn /dev/console /dev/kmsg
+""",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    text: str
+    mode: int = 0o644
+
+
+def before_k3s(needed: dict[str, bool]) -> File | None:
+    """The script that runs before each start of k3s, None when this host lacks nothing."""
+    bridges = [text for name, text in BRIDGES.items() if needed[name]]
+    return File(BEFORE_K3S + "".join(bridges)) if bridges else None
+
+
+def contents(
+    settings: Settings, needed: dict[str, bool], keys: dict[str, str]
+) -> dict[str, File | None]:
+    """Path below the machine's folder: what it has to be, None for a file that must not be there."""
+    values = {
+        "name": settings.name,
+        "address": settings.address,
+        "gateway": settings.gateway,
+        "ssh": settings.ssh,
+    }
+    return {
+        "root/etc/hostname": File(settings.name + "\n"),
+        "root/etc/hosts": File(HOSTS.format(**values)),
+        "root/etc/resolv.conf": File(RESOLV_CONF.format(**values)),
+        "root/usr/lib/lab-machine/network": File(NETWORK.format(**values)),
+        "root/usr/lib/lab-machine/before-k3s": before_k3s(needed),
+        "root/root/.ssh/authorized_keys": File(keys["id_ed25519.pub"], 0o600),
+        "root/etc/ssh/ssh_host_ed25519_key": File(keys["host_ed25519"], 0o600),
+        "root/etc/ssh/ssh_host_ed25519_key.pub": File(keys["host_ed25519.pub"]),
+        "ssh/config": File(SSH_CONFIG.format(**values), 0o600),
+        "ssh/known_hosts": File(f"{settings.address} {keys['host_ed25519.pub']}", 0o600),
+    }
+
+
+def differing(folder: pathlib.Path, wanted: dict[str, File | None]) -> list[str]:
+    """The paths that are not as they have to be."""
+    found = []
+    for name, file in wanted.items():
+        path = folder / name
+        try:
+            status = path.lstat()
+            text = None if path.is_symlink() else path.read_text(encoding="utf-8", errors="replace")
+            now = (text, status.st_mode & 0o7777)
+        except FileNotFoundError:
+            now = None
+        if now != (file and (file.text, file.mode)):
+            found.append(name)
+    return found
+
+
+def write(folder: pathlib.Path, wanted: dict[str, File | None], names: list[str]) -> None:
+    for name in names:
+        path, file = folder / name, wanted[name]
+        if file is None:
+            path.unlink(missing_ok=True)
+            continue
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        handle, new = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), file.mode)
+            stream.write(file.text)
+        os.replace(new, path)
