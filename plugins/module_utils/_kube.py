@@ -13,21 +13,22 @@ import copy
 import json
 import re
 import signal
-import traceback
+import sys
 import typing as t
 
-from ansible.module_utils.basic import missing_required_lib
+try:
+    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
+except ImportError:
+    AUTH_ARG_SPEC = {}
 
 try:
     import kubernetes
     import urllib3
-    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
     from ansible_collections.kubernetes.core.plugins.module_utils.k8s import client as core_client
 
     IMPORT_ERROR = None
-except ImportError:
-    AUTH_ARG_SPEC = {}
-    IMPORT_ERROR = traceback.format_exc()
+except ImportError as import_error:
+    IMPORT_ERROR = str(import_error)
 
 PAGE = 500
 _WRAPPING = re.compile(r"^<?[\w.]+(?:\(host=.*?\)| object at \w+>): ")
@@ -93,7 +94,7 @@ class Reader:
 
     def __init__(self, module: t.Any) -> None:
         if IMPORT_ERROR is not None:
-            raise KubeError("library", missing_required_lib("kubernetes (and the collection kubernetes.core)"))
+            raise KubeError("library", f"{sys.executable} cannot import the Python library kubernetes: {IMPORT_ERROR}")
         try:
             # These build the client's settings from the module's options, K8S_AUTH_* and kubeconfig files
             # without asking the server anything, unlike get_api_client(), which starts with a discovery.

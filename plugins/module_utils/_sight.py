@@ -280,6 +280,12 @@ class Sight:
     def ledger(self) -> _ledger.Ledger:
         return _ledger.ledger(self.nodes, self.pods, self.names.gpu_resource)
 
+    def _countable(self) -> _ledger.Ledger | None:
+        try:
+            return self.ledger()
+        except _ledger.LedgerError:
+            return None
+
     def brief(self) -> dict[str, t.Any]:
         """The facts that a playbook needs to decide what is missing."""
         resource = self.names.gpu_resource
@@ -319,6 +325,7 @@ class Sight:
             "namespace": bool(self.look.get("namespace")),
             "topology": self.look.get("topology") or {"pools": {}, "nodes": {}},
             "release": None if release is None else {key: release[key] for key in release if key != "defaults"},
+            "ledger": self._countable(),
             "files": {name: about["state"] for name, about in mapping(self.look, "files").items()},
             "errors": self.look.get("errors") or {},
         }

@@ -257,6 +257,10 @@ look:
       description: The newest revision of the release; C(revision), C(status), C(chart), C(version), C(values).
       type: dict
       returned: when the cluster answers
+    ledger:
+      description: The GPU ledger as M(gsb.fake_gpu_lab.gpu_ledger) counts it; V(null) when it cannot be counted.
+      type: dict
+      returned: when the cluster answers
     files:
       description: For each of the learner's files V(ok), V(missing), or what keeps it from being read.
       type: dict
