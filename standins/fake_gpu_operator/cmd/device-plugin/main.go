@@ -11,13 +11,14 @@ import (
 
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/deviceplugin"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/topology"
 )
 
 func main() {
-	ctx := kube.Start("device-plugin")
-	nodeName := kube.Env("NODE_NAME")
-	node, err := topology.ReadNode(ctx, kube.Client(), kube.Env("TOPOLOGY_CM_NAMESPACE"), nodeName)
+	ctx := start.Start("device-plugin")
+	nodeName := start.Env("NODE_NAME")
+	node, err := topology.ReadNode(ctx, kube.Client(), start.Env("TOPOLOGY_CM_NAMESPACE"), nodeName)
 	if err != nil {
 		log.Fatalf("Failed to get topology: %v", err)
 	}

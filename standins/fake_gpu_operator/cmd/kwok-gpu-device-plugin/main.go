@@ -7,10 +7,11 @@ package main
 import (
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kwokplugin"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 )
 
 func main() {
-	ctx := kube.Start("kwok-gpu-device-plugin")
-	plugin := &kwokplugin.Plugin{Core: kube.Client(), Namespace: kube.Env("TOPOLOGY_CM_NAMESPACE")}
+	ctx := start.Start("kwok-gpu-device-plugin")
+	plugin := &kwokplugin.Plugin{Core: kube.Client(), Namespace: start.Env("TOPOLOGY_CM_NAMESPACE")}
 	plugin.Run(ctx)
 }

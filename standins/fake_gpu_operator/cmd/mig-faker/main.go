@@ -7,11 +7,11 @@ package main
 import (
 	"log"
 
-	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 )
 
 func main() {
-	ctx := kube.Start("mig-faker")
+	ctx := start.Start("mig-faker")
 	log.Print("MIG is not part of the stand-in: nothing to do but wait")
 	<-ctx.Done()
 }

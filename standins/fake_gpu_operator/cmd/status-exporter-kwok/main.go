@@ -7,12 +7,13 @@ package main
 import (
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/exporter"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 )
 
 func main() {
-	ctx := kube.Start("status-exporter-kwok")
+	ctx := start.Start("status-exporter-kwok")
 	metrics := &exporter.Metrics{}
-	kwok := &exporter.Kwok{Core: kube.Client(), Namespace: kube.Env("TOPOLOGY_CM_NAMESPACE"), Metrics: metrics}
+	kwok := &exporter.Kwok{Core: kube.Client(), Namespace: start.Env("TOPOLOGY_CM_NAMESPACE"), Metrics: metrics}
 	go kwok.Run(ctx)
 	metrics.Serve(ctx, exporter.MetricsAddress)
 }

@@ -9,15 +9,16 @@ import (
 
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/exporter"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 )
 
 func main() {
-	ctx := kube.Start("status-exporter")
+	ctx := start.Start("status-exporter")
 	metrics := &exporter.Metrics{}
 	node := &exporter.Node{
 		Core:      kube.Client(),
-		Namespace: kube.Env("TOPOLOGY_CM_NAMESPACE"),
-		Name:      kube.Env("NODE_NAME"),
+		Namespace: start.Env("TOPOLOGY_CM_NAMESPACE"),
+		Name:      start.Env("NODE_NAME"),
 		Tick:      10 * time.Second,
 		Metrics:   metrics,
 	}

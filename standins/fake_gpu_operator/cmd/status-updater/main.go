@@ -9,15 +9,16 @@ import (
 	"sync"
 
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/statusupdater"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/topology"
 )
 
 func main() {
-	ctx := kube.Start("status-updater")
+	ctx := start.Start("status-updater")
 	core := kube.Client()
-	namespace := kube.Env("TOPOLOGY_CM_NAMESPACE")
-	cluster, err := topology.ReadCluster(ctx, core, namespace, kube.Env("TOPOLOGY_CM_NAME"))
+	namespace := start.Env("TOPOLOGY_CM_NAMESPACE")
+	cluster, err := topology.ReadCluster(ctx, core, namespace, start.Env("TOPOLOGY_CM_NAME"))
 	if err != nil {
 		log.Fatalf("Failed to get cluster topology: %v", err)
 	}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/kube"
+	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/start"
 	"gsb.fake_gpu_lab/standins/fake_gpu_operator/internal/topologyserver"
 )
 
 func main() {
-	ctx := kube.Start("topology-server")
-	handler := topologyserver.Handler(kube.Client(), kube.Env("TOPOLOGY_CM_NAMESPACE"), kube.Env("TOPOLOGY_CM_NAME"))
+	ctx := start.Start("topology-server")
+	handler := topologyserver.Handler(kube.Client(), start.Env("TOPOLOGY_CM_NAMESPACE"), start.Env("TOPOLOGY_CM_NAME"))
 	server := &http.Server{Addr: ":8080", Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		<-ctx.Done()

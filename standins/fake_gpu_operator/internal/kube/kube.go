@@ -7,10 +7,6 @@ package kube
 import (
 	"context"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,16 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
-
-// Version is set by the linker.
-var Version = "0.2.1"
-
-// Start prints the line that tells the stand-in from the original and returns a context that ends with SIGTERM.
-func Start(command string) context.Context {
-	log.Printf("%s %s: stand-in for fake-gpu-operator, made by gsb.fake_gpu_lab", command, Version)
-	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	return ctx
-}
 
 // Client reads the service account of the pod.
 func Client() corev1client.CoreV1Interface {
@@ -42,23 +28,6 @@ func Client() corev1client.CoreV1Interface {
 		log.Fatalf("Failed to create Kubernetes client: %v", err)
 	}
 	return client
-}
-
-// Env returns a variable that the chart always sets.
-func Env(name string) string {
-	value := os.Getenv(name)
-	if value == "" {
-		log.Fatalf("Environment variable %s is not set", name)
-	}
-	return value
-}
-
-// EnvOr returns a variable or its default.
-func EnvOr(name, fallback string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return fallback
 }
 
 // listWatch lists first and watches then: fake clients serve it too.
@@ -87,8 +56,7 @@ func Informer[L runtime.Object](source Source[L], selectors metav1.ListOptions, 
 				return source.Watch(ctx, narrow(options))
 			},
 		}},
-		ObjectType:   object,
-		Handler:      handler,
-		ResyncPeriod: 0 * time.Second,
+		ObjectType: object,
+		Handler:    handler,
 	})
 }
