@@ -70,6 +70,11 @@ def _short(value: t.Any) -> str:
     return text if len(text) <= VERDICT_LENGTH else text[: VERDICT_LENGTH - 1] + "…"
 
 
+def _exact(value: t.Any) -> str:
+    """A value as its file has it, so that "4" and 4 differ."""
+    return NONE if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
 def _words(hint: Hint) -> dict[str, str]:
     return {"ko": hint[0], "en": hint[1]}
 
@@ -863,7 +868,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "values.pool",
         _is_count(count) and count == grown,
-        seen=NONE if count is None else count,
+        seen=_exact(count),
         expected=grown,
         where=where,
         after="values.file",
@@ -876,7 +881,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "values.runtime-class",
         enabled is False,
-        seen=NONE if enabled is None else enabled,
+        seen=_exact(enabled),
         expected=False,
         where=where,
         after="values.file",
@@ -920,7 +925,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "release.pool",
         _is_count(count) and count == grown,
-        seen=NONE if count is None else count,
+        seen=_exact(count),
         expected=grown,
         where=place,
         after="release.deployed",
@@ -933,7 +938,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "release.runtime-class",
         enabled is False,
-        seen=NONE if enabled is None else enabled,
+        seen=_exact(enabled),
         expected=False,
         where=place,
         after="release.deployed",
@@ -1289,6 +1294,32 @@ def _nodes_slip(sight: Sight, nodes: dict[str, t.Any], right: dict[str, int]) ->
     )
 
 
+def _ledger_now(sight: Sight, report: dict[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, Hint]]:
+    """The right answers, and for each what is likely behind a wrong one."""
+    try:
+        now: dict[str, t.Any] = dict(sight.ledger())
+    except _ledger.LedgerError as error:
+        hint = (f"클러스터의 장부를 셀 수 없습니다: {error}", f"The cluster cannot be counted: {error}")
+        return dict.fromkeys(_ledger.KEYS, str(error)), dict.fromkeys(_ledger.KEYS, hint)
+    return now, {
+        "nodes": _nodes_slip(sight, mapping(report, "nodes"), now["nodes"]),
+        "allocatable_total": (
+            "allocatable_total 은 nodes 의 값을 모두 더한 수입니다.",
+            "allocatable_total is the sum of the values under nodes.",
+        ),
+        "requested": _requested_slip(sight, report.get("requested"))
+        or (
+            "모든 네임스페이스에서 spec.nodeName 이 있고 Pending 이나 Running 인 파드의 컨테이너 limits 를 더하세요.",
+            "Add up the container limits of all pods, in all namespaces, that have a spec.nodeName and are Pending or "
+            "Running.",
+        ),
+        "free": (
+            "free 는 allocatable_total 에서 requested 를 뺀 수입니다. 음수가 될 수도 있습니다.",
+            "free is allocatable_total minus requested. It may be negative.",
+        ),
+    }
+
+
 def _step_8(sight: Sight, verdict: Verdict) -> None:
     names = sight.names
     where = f"{names.dir}/report.json"
@@ -1336,33 +1367,7 @@ def _step_8(sight: Sight, verdict: Verdict) -> None:
             '(4, not "4" or 4.0).',
         ),
     )
-    try:
-        now: dict[str, t.Any] = dict(sight.ledger())
-        nodes = mapping(report, "nodes")
-        slip = _requested_slip(sight, report.get("requested"))
-        nodes_hint = _nodes_slip(sight, nodes, now["nodes"])
-    except _ledger.LedgerError as error:
-        now = {key: str(error) for key in _ledger.KEYS}
-        slip, nodes_hint = (
-            None,
-            (f"클러스터의 장부를 셀 수 없습니다: {error}", f"The cluster cannot be counted: {error}"),
-        )
-    hints: dict[str, Hint] = {
-        "nodes": nodes_hint,
-        "allocatable_total": (
-            "allocatable_total 은 nodes 의 값을 모두 더한 수입니다.",
-            "allocatable_total is the sum of the values under nodes.",
-        ),
-        "requested": slip
-        or (
-            "모든 네임스페이스에서 spec.nodeName 이 있고 Pending 이나 Running 인 파드의 컨테이너 limits 를 더하세요.",
-            "Add up the container limits of pods in all namespaces that have a spec.nodeName and are Pending or Running.",
-        ),
-        "free": (
-            "free 는 allocatable_total 에서 requested 를 뺀 수입니다. 음수가 될 수도 있습니다.",
-            "free is allocatable_total minus requested. It may be negative.",
-        ),
-    }
+    now, hints = _ledger_now(sight, report)
     for key in _ledger.KEYS:
         verdict.check(
             f"report.{key.replace('_', '-')}",
