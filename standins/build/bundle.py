@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The bundle folder: what the install roles take, described by manifest.json, replaced as a whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .pins import Pins, Wheel
+from .recipes import place
+from .store import Stored, remove_tree
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the bundle: where it goes, which part it comes from, and what the manifest says of it."""
+
+    path: str
+    source: Path
+    described: Mapping[str, Any]
+
+
+def _entry(path: str, stored: Stored, name: str, **more: Any) -> Entry:
+    file = next(item for item in stored.files if item.path == name)
+    return Entry(path, stored.folder / name, {**file.as_json(), "path": path, **more})
+
+
+def describe(pins: Pins, built: Mapping[str, Stored], arch: str) -> tuple[dict[str, Any], list[Entry]]:
+    """The manifest and the files it names."""
+
+    def whole(part: str, folder: str) -> list[Entry]:
+        return [_entry(f"{folder}/{file.path}", built[part], file.path) for file in built[part].files]
+
+    by_file: dict[str, Wheel] = {wheel.file: wheel for wheel in pins.wheels(arch)}
+    groups: dict[str, tuple[dict[str, Any], list[Entry]]] = {
+        "k3s": ({"version": pins.standin_version("k3s"), "made_of": pins.made_of("k3s")}, whole("k3s", "bin")),
+        "helm": ({"version": pins.standin_version("helm"), "made_of": pins.made_of("helm")}, whole("helm", "bin")),
+        "kwok": (
+            {"version": pins.standin_version("kwok"), "made_of": pins.made_of("kwok")},
+            whole("kwok-manifests", "manifests"),
+        ),
+        "fake-gpu-operator": (
+            {"version": pins.standin_version("fake-gpu-operator"), "made_of": pins.made_of("fake-gpu-operator")},
+            whole("chart", "charts"),
+        ),
+        "images": (
+            {},
+            [
+                _entry(
+                    f"images/{image.name}.tar",
+                    built[f"image-{image.name}"],
+                    f"{image.name}.tar",
+                    refs=[image.ref],
+                    digest=built[f"image-{image.name}"].facts["digest"],
+                    made_of=image.made_of,
+                )
+                for image in pins.images()
+            ],
+        ),
+        "kube-client": (
+            {"version": pins.kube_client},
+            [
+                _entry(
+                    f"wheels/{file.path}",
+                    built["wheels"],
+                    file.path,
+                    **({"python": by_file[file.path].python} if file.path in by_file else {}),
+                )
+                for file in built["wheels"].files
+            ],
+        ),
+    }
+    packages = {name: version for part in built.values() for name, version in part.facts.get("packages", {}).items()}
+    modules = {name: version for part in built.values() for name, version in part.facts.get("modules", {}).items()}
+    manifest = {
+        "schema": SCHEMA,
+        "origin": "standin",
+        "arch": arch,
+        "parts": {
+            # The wheels come from PyPI whatever the origin of the rest is.
+            name: {"origin": "upstream" if name == "kube-client" else "standin", **facts, "files": [e.described for e in entries]}
+            for name, (facts, entries) in groups.items()
+        },
+        "debian_packages": packages,
+        "go_modules": modules,
+    }
+    return manifest, [entry for _facts, entries in groups.values() for entry in entries]
+
+
+def text_of(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+
+
+def what_differs(folder: Path, manifest: Mapping[str, Any], entries: list[Entry]) -> str:
+    """'' when the folder holds exactly the bundle, else the first thing that is wrong, in words."""
+    try:
+        if (folder / MANIFEST).read_text(encoding="utf-8") != text_of(manifest):
+            return "the parts have changed"
+    except (OSError, UnicodeDecodeError):
+        return "there is no bundle yet" if not folder.exists() else f"{MANIFEST} is missing"
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    wanted = {entry.path for entry in entries} | {MANIFEST}
+    if odd := sorted(there - wanted):
+        return f"{odd[0]} does not belong there"
+    for entry in entries:
+        path = folder / entry.path
+        try:
+            here, kept = path.lstat(), entry.source.stat()
+        except OSError:
+            return f"{entry.path} is missing"
+        same_file = (here.st_dev, here.st_ino) == (kept.st_dev, kept.st_ino)
+        if not same_file and (here.st_size, here.st_mtime_ns) != (kept.st_size, kept.st_mtime_ns):
+            return f"{entry.path} has changed"
+    return ""
+
+
+def assemble(folder: Path, manifest: Mapping[str, Any], entries: list[Entry]) -> None:
+    """Fill a new folder beside the old one, put it in its place in one step, and remove the old one."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+    fresh.mkdir()
+    for entry in entries:
+        target = fresh / entry.path
+        target.parent.mkdir(exist_ok=True)
+        place(entry.source, target)
+    (fresh / MANIFEST).write_text(text_of(manifest), encoding="utf-8")
+    (fresh / MANIFEST).chmod(0o644)
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    if not exchange(fresh, folder):
+        old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+        folder.rename(old)
+        fresh.rename(folder)
+    sweep(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Old and unfinished folders beside the bundle."""
+    for pattern in (f".{folder.name}.new-*", f".{folder.name}.old-*"):
+        for left in folder.parent.glob(pattern):
+            remove_tree(left)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step of the kernel; False where the file system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    return rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+def copy_of_manifest(folder: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def free_space(folder: Path) -> int:
+    """Bytes that are free where the folder is or will be."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The pins: what is installed, in which version, and what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from .errors import BuildError
+
+FILE = Path("roles/bundle/vars/pins.yml")
+VARIABLE = "bundle_pins"
+ARCHITECTURES = ("amd64", "arm64")
+
+
+@dataclass(frozen=True)
+class Image:
+    """One container image: the reference it is imported under and what its stand-in is made of."""
+
+    ref: str
+    name: str
+    made_of: str
+    program: str | None = None
+
+
+@dataclass(frozen=True)
+class Wheel:
+    name: str
+    version: str
+    file: str
+    arch: str
+    python: str
+    sha256: str
+
+
+class Pins:
+    """A reading of the pins file."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+
+    @classmethod
+    def load(cls, path: Path) -> Pins:
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            return cls(content[VARIABLE])
+        except (OSError, yaml.YAMLError, KeyError, TypeError) as problem:
+            raise BuildError(f"The pins {path} cannot be read: {problem}") from problem
+
+    def standin_version(self, name: str) -> str:
+        return str(self.data[name]["standin"]["version"])
+
+    def made_of(self, name: str) -> str:
+        return str(self.data[name]["standin"]["made_of"])
+
+    def module_version(self, module: str) -> str:
+        for standin in self._standins():
+            if version := standin.get("modules", {}).get(module):
+                return str(version)
+        raise BuildError(f"The pins name no version of the Go module {module}.")
+
+    def modules(self) -> dict[str, str]:
+        """Every pinned Go module with its version."""
+        return {name: str(version) for standin in self._standins() for name, version in standin.get("modules", {}).items()}
+
+    def _standins(self) -> list[Mapping[str, Any]]:
+        entries = [entry for name, entry in self.data.items() if name != "images"] + list(self.data["images"])
+        return [entry["standin"] for entry in entries if "standin" in entry]
+
+    def images(self) -> list[Image]:
+        found = []
+        for entry in self.data["images"]:
+            standin = entry["standin"]
+            found.append(Image(standin.get("ref", entry["ref"]), standin["name"], standin["made_of"], standin.get("program")))
+        return found
+
+    @property
+    def kube_client(self) -> str:
+        return str(self.data["kube-client"]["version"])
+
+    def wheels(self, arch: str) -> list[Wheel]:
+        return [
+            Wheel(wheel["name"], str(wheel["version"]), file["name"], file["arch"], str(file["python"]), file["sha256"])
+            for wheel in self.data["kube-client"]["wheels"]
+            for file in wheel["files"]
+            if file["arch"] in (arch, "any")
+        ]
+
+    def upstream_hosts(self) -> list[str]:
+        """The names that a download from upstream has to reach."""
+        hosts = []
+        for entry in self.data.values():
+            if isinstance(entry, Mapping):
+                hosts += [urlsplit(file["url"]).hostname for file in entry.get("upstream", [])]
+        for image in self.data["images"]:
+            registry = image["ref"].partition("/")[0]
+            hosts.append("registry-1.docker.io" if registry == "docker.io" else registry)
+        return sorted({host for host in hosts if host})

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The wheelhouse: the Python packages of the Kubernetes client, each file pinned by its sha256."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .command import Runner
+from .pins import Wheel
+
+PLATFORMS = {
+    "amd64": ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64"),
+    "arm64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64"),
+}
+
+
+def requirements(wheels: Sequence[Wheel]) -> str:
+    """A requirements file that only lets the pinned files in."""
+    hashes: dict[tuple[str, str], list[str]] = {}
+    for wheel in wheels:
+        hashes.setdefault((wheel.name, wheel.version), []).append(wheel.sha256)
+    lines = []
+    for (name, version), values in sorted(hashes.items()):
+        lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{value}" for value in sorted(values))]))
+    return "\n".join(lines) + "\n"
+
+
+def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path) -> None:
+    """Fetch every pinned file with pip, which refuses one whose sha256 is not in the list."""
+    target.mkdir(parents=True, exist_ok=True)
+    listing = target / "requirements.txt"
+    listing.write_text(requirements(wheels), encoding="utf-8")
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    platforms = [word for name in (*PLATFORMS[arch], "any") for word in ("--platform", name)]
+    for python in sorted({wheel.python for wheel in wheels} - {"any"}):
+        runner.run(
+            [
+                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"),
+                *("--require-hashes", "--requirement", listing, "--dest", target),
+                *("--implementation", "cp", "--python-version", python, *platforms),
+            ],
+            env=environment,
+            hint=f"{sys.executable} -m pip --version   # pip must be there and reach its package index; then run this again",
+        )
