@@ -11,9 +11,13 @@ They stop, kill and restart things on the host, so the host is always named:
 from __future__ import annotations
 
 import json
+import pathlib
+import sys
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 
 def pytest_configure(config):

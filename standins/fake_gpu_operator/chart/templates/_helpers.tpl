@@ -31,9 +31,7 @@ checksum/topology: {{ include "fgo.topology" . | sha256sum }}
 - name: TOPOLOGY_CM_NAME
   value: topology
 - name: TOPOLOGY_CM_NAMESPACE
-  valueFrom:
-    fieldRef:
-      fieldPath: metadata.namespace
+  value: {{ .Release.Namespace }}
 {{- end }}
 
 {{- define "fgo.nodeEnv" -}}

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""Changing the size of a pool, in each order that a learner may try."""
+
+from __future__ import annotations
+
+import pytest
+from operator_lab import NAMESPACE, POOL_SIZE, Operator, Watch, stays
+
+GROWN = POOL_SIZE + 2
+
+
+@pytest.fixture
+def operator(cluster):
+    operator = Operator(cluster)
+    operator.put_back()
+    yield operator
+    operator.put_back()
+
+
+def crashed_plugin(operator):
+    """What the plugin says when its container has ended at least once; None while it has not."""
+    for pod in operator.pods("device-plugin"):
+        for status in pod["status"].get("containerStatuses", []):
+            ended = status["state"].get("terminated") or status["lastState"].get("terminated")
+            if ended:
+                name = pod["metadata"]["name"]
+                previous = "" if "terminated" in status["state"] else "--previous"
+                return ended["exitCode"], operator.cluster.kubectl(f"-n {NAMESPACE} logs {name} {previous}")
+    return None
+
+
+def without_topology(operator):
+    """The ConfigMap is deleted and the plugin restarted: the wrong order, up to its dead end."""
+    operator.resize(GROWN)
+    operator.wait_for(POOL_SIZE)
+    operator.delete_topology()
+    operator.restart("daemonset/device-plugin", wait=False)
+    return operator.cluster.until(lambda: crashed_plugin(operator), "the plugin has ended", 60)
+
+
+def test_helm_upgrade_alone_restarts_the_plugin_and_changes_nothing(operator, cluster):
+    (before,) = operator.pods("device-plugin")
+    with Watch(operator) as watch:
+        operator.resize(GROWN)
+        cluster.until(
+            lambda: [pod["metadata"]["uid"] for pod in operator.pods("device-plugin")] != [before["metadata"]["uid"]],
+            "the plugin was replaced",
+            30,
+        )
+        cluster.until(lambda: len(watch.seen()) >= 3, f"three states; seen {watch.seen()}", 60)
+        stays(lambda: operator.gpus() == (POOL_SIZE, POOL_SIZE), "the node advertises the old size", 10)
+        assert watch.seen() == ["2/2", "2/0", "2/2"]
+    assert operator.topology_size() == POOL_SIZE
+    assert operator.pool_size() == GROWN
+
+
+def test_plugin_before_status_updater_is_a_dead_end(operator, cluster):
+    status, said = without_topology(operator)
+    assert status == 1
+    assert f'Failed to get topology: configmaps "topology-{operator.node}" not found' in said
+    cluster.until(lambda: operator.gpus()[1] == 0, "nothing is allocatable", 30)
+
+    def looping():
+        return any(
+            status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
+            for pod in operator.pods("device-plugin")
+            for status in pod["status"].get("containerStatuses", [])
+        )
+
+    cluster.until(looping, "the plugin is in its crash loop", 60)
+    stays(lambda: operator.topology() is None, "the ConfigMap does not come back by itself", 15)
+    assert operator.gpus()[1] == 0
+
+
+def test_status_updater_leads_out_of_the_dead_end(operator, cluster):
+    without_topology(operator)
+    operator.restart("deployment/status-updater")
+    cluster.until(lambda: operator.topology_size() == GROWN, f"the ConfigMap is back with {GROWN}", 30)
+    # Nobody touches the plugin: its back-off, 10, 20, 40 seconds, has to pass.
+    operator.wait_for(GROWN, timeout=120)
+
+
+def test_plugin_before_the_config_map_is_deleted_keeps_the_old_size(operator):
+    operator.resize(GROWN)
+    operator.restart("daemonset/device-plugin")
+    operator.wait_for(POOL_SIZE)
+    operator.restart("deployment/status-updater")
+    stays(lambda: operator.topology_size() == POOL_SIZE, "a topology that exists is never computed again", 8)
+    assert operator.gpus() == (POOL_SIZE, POOL_SIZE)
+
+
+def test_the_order_that_works(operator, cluster):
+    with Watch(operator) as watch:
+        operator.resize(GROWN)
+        cluster.until(lambda: watch.seen()[-1] == "2/2" and len(watch.seen()) >= 3, "the upgrade has settled", 60)
+        settled = len(watch.seen())
+        operator.in_order(GROWN)
+        cluster.until(lambda: watch.seen()[-1] == "4/4", f"4/4; seen {watch.seen()}", 30)
+        assert watch.seen()[settled - 1 :] == ["2/2", "2/0", "4/4"]
+    # and back again, as far as the learner's own values file goes
+    operator.resize(POOL_SIZE)
+    operator.in_order(POOL_SIZE)
