@@ -22,11 +22,17 @@ def default_cache() -> Path:
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m standins.build", description="Build the lab's bundle from stand-ins.")
+    parser = argparse.ArgumentParser(
+        prog="python3 -m standins.build", description="Build the lab's bundle from stand-ins."
+    )
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of built parts (%(default)s)")
     parser.add_argument("--bundle", type=Path, help="folder to put together (CACHE/bundle)")
-    parser.add_argument("--only", action="append", default=[], metavar="PART", help="build this part, not the bundle; repeatable")
-    parser.add_argument("--rebuild", action="append", default=[], metavar="PART", help="build this part again; repeatable")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PART", help="build this part, not the bundle; repeatable"
+    )
+    parser.add_argument(
+        "--rebuild", action="append", default=[], metavar="PART", help="build this part again; repeatable"
+    )
     parser.add_argument("--verify", action="store_true", help="read every file again and compare its sha256")
     parser.add_argument("--check", action="store_true", help="say what would be built, change nothing")
     parser.add_argument("--list", action="store_true", help="list the parts and their content keys, change nothing")
@@ -67,8 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check:
         say("something would change" if outcome.changed else "everything is up to date")
     else:
-        say(f"{'done' if outcome.changed else 'up to date'} in {seconds(outcome.seconds)}: "
-            f"{len(outcome.built)} parts built, {len(outcome.reused)} reused")
+        say(
+            f"{'done' if outcome.changed else 'up to date'} in {seconds(outcome.seconds)}: "
+            f"{len(outcome.built)} parts built, {len(outcome.reused)} reused"
+        )
     return 0
 
 

@@ -142,8 +142,9 @@ class Builder:
         """The parts that have to be built, each with the reason."""
         missing: dict[str, str] = {}
         names = set(self.parts)
+        asked = self._made_of(self.settings.rebuild)
         for name in self._wanted():
-            if name in self.settings.rebuild:
+            if name in asked:
                 missing[name] = "asked for"
                 continue
             stored, wrong = self.store.find(name, self.keys[name], verify=self.settings.verify)
@@ -154,11 +155,19 @@ class Builder:
             else:
                 missing[name] = keys.why_changed(self.store.last_inputs(name, names), self.inputs[name])
         # What is only an ingredient need not be there when everything made of it is.
-        return {name: why for name, why in missing.items() if why.startswith(("broken", "asked")) or self._is_used(name, missing)}
+        return {
+            name: why
+            for name, why in missing.items()
+            if why.startswith(("broken", "asked")) or self._is_used(name, missing)
+        }
 
     def _is_used(self, name: str, missing: Collection[str]) -> bool:
         users = [part.name for part in self.parts.values() if name in part.needs]
-        return not users or name in self.settings.only or any(user in missing and self._is_used(user, missing) for user in users)
+        return (
+            not users
+            or name in self.settings.only
+            or any(user in missing and self._is_used(user, missing) for user in users)
+        )
 
     def listing(self) -> list[tuple[str, str, str]]:
         """Every part with its key and whether it is there."""
@@ -183,7 +192,9 @@ class Builder:
         if missing:
             self._announce(missing)
             self._build(missing)
-        outcome = Outcome(bool(missing), built=list(missing), reused=[name for name in self.ready if name not in missing])
+        outcome = Outcome(
+            bool(missing), built=list(missing), reused=[name for name in self.ready if name not in missing]
+        )
         for stored in self.ready.values():
             os.utime(stored.folder)
         if self.settings.only:
@@ -192,27 +203,32 @@ class Builder:
         if differs := bundle.what_differs(self.settings.bundle, manifest, entries):
             bundle.assemble(self.settings.bundle, manifest, entries)
             size = sum(entry.described["size"] for entry in entries)
-            self.say(f"bundle put together in {self.settings.bundle}: {len(entries)} files, {size / 1e6:.0f} MB ({differs})")
+            self.say(
+                f"bundle put together in {self.settings.bundle}: {len(entries)} files, {size / 1e6:.0f} MB ({differs})"
+            )
             outcome.changed = True
         self.store.prune(self.keys)
         outcome.manifest = manifest
         return outcome
 
-    def _expected(self, name: str) -> float:
+    def expected(self, name: str) -> float:
         return self.store.timings().get(name, self.parts[name].first_time)
 
     def _announce(self, missing: Mapping[str, str]) -> None:
         known = self.store.timings()
-        total = sum(self._expected(name) for name in missing)
+        total = sum(self.expected(name) for name in missing)
         ready = len(self._wanted()) - len(missing)
         self.say(f"{len(missing)} of {ready + len(missing)} parts have to be built, about {seconds(total)} of work:")
         for name, why in missing.items():
-            time_taken = f"last time {seconds(known[name])}" if name in known else f"about {seconds(self._expected(name))}"
+            time_taken = (
+                f"last time {seconds(known[name])}" if name in known else f"about {seconds(self.expected(name))}"
+            )
             self.say(f"  {self.parts[name].title}: {why}; {time_taken}")
         free = bundle.free_space(self.settings.cache)
         if total > 600 and free < SPACE_COLD:
             raise BuildError(
-                f"A first build needs {SPACE_COLD / 2**30:.0f} GiB below {self.settings.cache}; {free / 2**30:.1f} GiB are free.",
+                f"A first build needs {SPACE_COLD / 2**30:.0f} GiB below {self.settings.cache}; "
+                f"{free / 2**30:.1f} GiB are free.",
                 hint="make room, or choose another folder with -e lab_cache_dir=/path",
             )
 
@@ -222,8 +238,8 @@ class Builder:
                 name,
                 frozenset(self.parts[name].needs),
                 # Alone only while it is long: a part that comes out of Go's cache in seconds may have company.
-                self.parts[name].alone and self._expected(name) > LONG_BUILD,
-                self._expected(name),
+                self.parts[name].alone and self.expected(name) > LONG_BUILD,
+                self.expected(name),
             )
             for name in missing
         ]
@@ -257,11 +273,27 @@ class Builder:
             except (OSError, ValueError, subprocess.SubprocessError, shutil.Error) as problem:
                 raise BuildError(f"{part.title} could not be built: {problem}", log=runner.log) from problem
             taken = time.monotonic() - began
+            self._check_sources(part)
             if self._cancel.is_set():
                 raise Cancelled(f"{part.title}: stopped.", log=runner.log)
             self.ready[name] = self.store.keep(name, self.keys[name], out, self.inputs[name], job.facts)
         with _TIMINGS:
             self.store.remember_timing(name, taken)
+
+    def _check_sources(self, part: Part) -> None:
+        """What was edited while it was built must not be kept under the key of what it was before."""
+        if keys.hash_sources(self.settings.checkout, part.sources) != self.inputs[part.name]["sources"]:
+            raise BuildError(
+                f"{part.title}: its sources changed while it was being built.", hint="run this again; the rest is kept"
+            )
+
+    def _made_of(self, names: Collection[str]) -> set[str]:
+        """These parts and all that is made of them."""
+        found = set(names)
+        for name in order(self.parts):
+            if found.intersection(self.parts[name].needs):
+                found.add(name)
+        return found
 
 
 _TIMINGS = threading.Lock()
@@ -280,20 +312,30 @@ class _Progress:
 
     def started(self, name: str) -> None:
         known = self._builder.store.timings().get(name)
-        expected = f"took {seconds(known)} last time" if known is not None else f"about {seconds(self._builder.parts[name].first_time)}"
+        expected = (
+            f"took {seconds(known)} last time"
+            if known is not None
+            else f"about {seconds(self._builder.parts[name].first_time)}"
+        )
         self._builder.say(f"building {self._title(name)} ({expected})")
 
     def finished(self, name: str, taken: float) -> None:
         self._done += 1
         size = sum(file.size for file in self._builder.ready[name].files)
-        self._builder.say(f"{self._title(name)}: done in {seconds(taken)}, {size / 1e6:.1f} MB [{self._done} of {self._total}]")
+        self._builder.say(
+            f"{self._title(name)}: done in {seconds(taken)}, {size / 1e6:.1f} MB [{self._done} of {self._total}]"
+        )
 
     def failed(self, name: str, taken: float, still_running: Collection[str]) -> None:
         others = f"; stopping {', '.join(self._title(other) for other in still_running)}" if still_running else ""
         self._builder.say(f"{self._title(name)}: failed after {seconds(taken)}{others}")
 
     def heartbeat(self, running: Mapping[str, float]) -> None:
-        states = [f"{self._title(name)} {seconds(taken)} so far of about {seconds(self._builder._expected(name))}" for name, taken in running.items()]
+        states: list[str] = []
+        for name, taken in running.items():
+            expected = self._builder.expected(name)
+            against = f"of about {seconds(expected)}" if taken <= expected else f"(expected {seconds(expected)})"
+            states.append(f"{self._title(name)} {seconds(taken)} {against}")
         if states:
             self._builder.say("still building: " + "; ".join(states))
 

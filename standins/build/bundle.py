@@ -90,7 +90,11 @@ def describe(pins: Pins, built: Mapping[str, Stored], arch: str) -> tuple[dict[s
         "arch": arch,
         "parts": {
             # The wheels come from PyPI whatever the origin of the rest is.
-            name: {"origin": "upstream" if name == "kube-client" else "standin", **facts, "files": [e.described for e in entries]}
+            name: {
+                "origin": "upstream" if name == "kube-client" else "standin",
+                **facts,
+                "files": [e.described for e in entries],
+            }
             for name, (facts, entries) in groups.items()
         },
         "debian_packages": packages,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from .errors import BuildError, Cancelled
 
@@ -78,7 +79,17 @@ def find_go(needed: str, environment: Mapping[str, str] | None = None) -> Go:
 def go_environment(go: Go, arch: str, scratch: Path) -> dict[str, str]:
     """The environment of every Go build: nothing of the caller's own Go settings reaches the result."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "CGO_"))}
-    for name in ("GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE"):
+    for name in (
+        "GOPATH",
+        "GOCACHE",
+        "GOMODCACHE",
+        "GOPROXY",
+        "GONOPROXY",
+        "GOPRIVATE",
+        "GOSUMDB",
+        "GONOSUMDB",
+        "GOINSECURE",
+    ):
         if value := os.environ.get(name):
             environment[name] = value
     scratch.mkdir(parents=True, exist_ok=True)
@@ -124,7 +135,7 @@ class Runner:
         output: Path | None = None,
         hint: str = "",
     ) -> None:
-        """Run one command; its output goes to the log, or its standard output to a file. A failure carries the log's end."""
+        """Run one command, its output into the log or a file. A failure carries the end of the log."""
         words = [str(word) for word in command]
         with self.log.open("ab") as log:
             log.write(f"$ {' '.join(words)}\n".encode())
@@ -145,24 +156,25 @@ class Runner:
                 log=self.log,
             )
 
-    def _start(self, words, cwd, env, stdout, log) -> subprocess.Popen[bytes]:
-        # setpriv: the command ends with this run even when this run is killed outright.
-        guard = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
-        try:
-            return subprocess.Popen(
-                [*guard, *words],
-                cwd=cwd,
-                env=dict(env) if env is not None else None,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=log,
-                start_new_session=True,
-            )
-        except FileNotFoundError as missing:
+    def _start(
+        self, words: list[str], cwd: Path | None, env: Mapping[str, str] | None, stdout: IO[bytes], log: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        if shutil.which(words[0], path=(env or os.environ).get("PATH", os.defpath)) is None:
             raise BuildError(
                 f"{self.part} cannot be built: the command {words[0]} is not installed.",
-                hint=f"apt-get install {words[0]}",
-            ) from missing
+                hint=f"apt-get install {words[0]}   # then run this again",
+            )
+        # setpriv: the command ends with this run even when this run is killed outright.
+        guard = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
+        return subprocess.Popen(
+            [*guard, *words],
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=log,
+            start_new_session=True,
+        )
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
         while True:

@@ -50,7 +50,9 @@ def libraries_needed(depends: Iterable[str]) -> set[str]:
     return found
 
 
-def extract(runner: Runner, packages: Sequence[str], work: Path, *, libraries: bool = True) -> tuple[Path, dict[str, str]]:
+def extract(
+    runner: Runner, packages: Sequence[str], work: Path, *, libraries: bool = True
+) -> tuple[Path, dict[str, str]]:
     """Unpack packages, with the libraries they need, into one merged folder; and say which versions they are."""
     versions: dict[str, str] = {}
     root = work / "unpacked"

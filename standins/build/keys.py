@@ -40,7 +40,7 @@ def source_files(root: Path) -> Iterator[Path]:
 
 
 def hash_sources(checkout: Path, sources: Iterable[str]) -> str:
-    """One sha256 over the names, the executable bits and the contents of the sources, given relative to the checkout."""
+    """One sha256 over the names, executable bits and contents of the sources, given relative to the checkout."""
     total = hashlib.sha256()
     for source in sources:
         root = checkout / source

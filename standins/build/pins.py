@@ -67,7 +67,9 @@ class Pins:
 
     def modules(self) -> dict[str, str]:
         """Every pinned Go module with its version."""
-        return {name: str(version) for standin in self._standins() for name, version in standin.get("modules", {}).items()}
+        return {
+            name: str(version) for standin in self._standins() for name, version in standin.get("modules", {}).items()
+        }
 
     def _standins(self) -> list[Mapping[str, Any]]:
         entries = [entry for name, entry in self.data.items() if name != "images"] + list(self.data["images"])
@@ -77,7 +79,9 @@ class Pins:
         found = []
         for entry in self.data["images"]:
             standin = entry["standin"]
-            found.append(Image(standin.get("ref", entry["ref"]), standin["name"], standin["made_of"], standin.get("program")))
+            found.append(
+                Image(standin.get("ref", entry["ref"]), standin["name"], standin["made_of"], standin.get("program"))
+            )
         return found
 
     @property

@@ -69,7 +69,9 @@ def choose(
     if wanted == "standin":
         return Choice("standin", "stand-ins are built, as bundle_source=standin says")
     if wanted == "upstream":
-        return Choice("", "Downloading the upstream releases is not in this version: bundle_source=upstream cannot be used yet")
+        return Choice(
+            "", "Downloading the upstream releases is not in this version: bundle_source=upstream cannot be used yet"
+        )
     problems = probe(hosts, timeout, reach_host)
     if not problems:
         return Choice(
@@ -80,4 +82,6 @@ def choose(
         )
     first = sorted(problems)[0]
     others = f", and {len(problems) - 1} more of {len(hosts)} names" if len(problems) > 1 else f"; {len(hosts)} asked"
-    return Choice("standin", f"upstream cannot be reached ({first}: {problems[first]}{others}): stand-ins are built", False)
+    return Choice(
+        "standin", f"upstream cannot be reached ({first}: {problems[first]}{others}): stand-ins are built", False
+    )

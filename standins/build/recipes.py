@@ -32,6 +32,7 @@ PROGRAMS = {
     "runc": ("runc",),
 }
 
+
 def go_part(
     name: str,
     title: str,
@@ -47,8 +48,8 @@ def go_part(
 ) -> Part:
     """Programs out of one Go module: `packages` says which package becomes which file.
 
-    `versions` are pinned modules; go.mod has to require each at exactly that version. `variables` are set by the linker;
-    the value KEY stands for the content key.
+    `versions` are pinned modules; go.mod has to require each at exactly that version. `variables` are set by the
+    linker; the value KEY stands for the content key.
     """
     stamped = dict(variables or {})
 
@@ -190,7 +191,9 @@ def chart_part(pins: Pins) -> Part:
         name = f"fake-gpu-operator-{version}.tgz"
         if [path.name for path in packed.iterdir()] != [name]:
             made = ", ".join(path.name for path in packed.iterdir())
-            raise BuildError(f"The chart packs as {made}, the pins say {name}: its Chart.yaml must say version {version}.")
+            raise BuildError(
+                f"The chart packs as {made}, the pins say {name}: its Chart.yaml must say version {version}."
+            )
         (job.out / name).write_bytes(normalised(packed / name))
 
     return Part(
@@ -224,7 +227,7 @@ def wheels_part(pins: Pins, arch: str) -> Part:
     pinned = pins.wheels(arch)
 
     def build(job: Job) -> None:
-        wheels.download(job.runner, pinned, arch, job.out)
+        wheels.download(job.runner, pinned, arch, job.out, job.work)
         for wheel in pinned:
             path = job.out / wheel.file
             if not path.is_file() or sha256_of(path) != wheel.sha256:
@@ -295,7 +298,9 @@ def programs_only(files: Mapping[str, tuple[str, str]], entrypoint: Sequence[str
 
 # What glibc programs load at run time; the rest of libc6 (character set tables, profilers) stays out.
 _LIBRARY = re.compile(r"usr/lib(64)?/([a-z0-9_]+-linux-gnu[a-z0-9]*/)?[^/]*\.so[^/]*")
-_NOT_NEEDED = re.compile(r"/lib(mvec|c_malloc_debug|memusage|pcprofile|nsl|thread_db|BrokenLocale|nss_compat|nss_hesiod)[.-]")
+_NOT_NEEDED = re.compile(
+    r"/lib(mvec|c_malloc_debug|memusage|pcprofile|nsl|thread_db|BrokenLocale|nss_compat|nss_hesiod)[.-]"
+)
 
 
 def is_library(name: str) -> bool:
@@ -417,12 +422,15 @@ def all_parts(pins: Pins, checkout: Path, arch: str) -> dict[str, Part]:
             "standins/tools/cni",
             {
                 name: f"github.com/containernetworking/plugins/plugins/{kind}/{name}"
-                for name, kind in {"bridge": "main", "loopback": "main", "host-local": "ipam", "portmap": "meta"}.items()
+                for name, kind in {
+                    "bridge": "main",
+                    "loopback": "main",
+                    "host-local": "ipam",
+                    "portmap": "meta",
+                }.items()
             },
             versions={"github.com/containernetworking/plugins": cni},
-            variables={
-                "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion": cni
-            },
+            variables={"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion": cni},
             first_time=30,
         ),
         runc_part(),
@@ -489,7 +497,10 @@ def kube_variables(version: str) -> dict[str, str]:
 def helm_variables(version: str, go_mod: Path) -> dict[str, str]:
     """Helm takes the newest Kubernetes it knows from the linker: that of the client it is built with."""
     client = re.search(r"k8s\.io/client-go v0\.(\d+)\.", go_mod.read_text(encoding="utf-8"))
-    values = {"helm.sh/helm/v3/internal/version.version": version, "helm.sh/helm/v3/internal/version.gitTreeState": "clean"}
+    values = {
+        "helm.sh/helm/v3/internal/version.version": version,
+        "helm.sh/helm/v3/internal/version.gitTreeState": "clean",
+    }
     if client:
         for package in ("helm.sh/helm/v3/pkg/lint/rules", "helm.sh/helm/v3/pkg/chartutil"):
             values |= {f"{package}.k8sVersionMajor": "1", f"{package}.k8sVersionMinor": client.group(1)}

@@ -23,7 +23,7 @@ class Task:
 
 
 class Observer(Protocol):
-    """Told, always from the thread that called `run`, what happens."""
+    """Told what happens, always from the thread that called `run`."""
 
     def started(self, name: str) -> None: ...
 
@@ -35,7 +35,7 @@ class Observer(Protocol):
 
 
 def choose(waiting: list[Task], finished: Collection[str], running: Collection[Task], slots: int) -> Task | None:
-    """The next task to start now, or None. The longest comes first, and one that wants to be alone waits for silence."""
+    """The next task to start now, or None. The longest comes first; one that wants to be alone waits for silence."""
     if len(running) >= slots or any(task.alone for task in running):
         return None
     for task in sorted(waiting, key=lambda item: (-item.expected, item.name)):
@@ -56,7 +56,7 @@ def run(
     slots: int = 2,
     heartbeat: float = 25.0,
 ) -> None:
-    """Build all tasks. After the first failure nothing new is started, the others are cancelled, and the failure is raised."""
+    """Build all tasks. After a failure nothing new is started, the others are cancelled, and the failure is raised."""
     waiting = list(tasks)
     known = {task.name for task in waiting}
     finished: set[str] = set()

@@ -88,7 +88,7 @@ class Store:
 
     @contextmanager
     def lock(self, say: Callable[[str], None], *, patience: float = 3600, heartbeat: float = 25) -> Iterator[None]:
-        """Be the only run that builds below this folder. The kernel lets go of the lock when the run ends, however it ends."""
+        """Be the only run that builds below this folder; the lock goes when the run ends, however it ends."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("a+", encoding="utf-8") as stream:
             self._wait_for(stream, say, patience, heartbeat)

@@ -29,14 +29,18 @@ def requirements(wheels: Sequence[Wheel]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path) -> None:
+def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path, work: Path) -> None:
     """Fetch every pinned file with pip, which refuses one whose sha256 is not in the list."""
     target.mkdir(parents=True, exist_ok=True)
-    listing = target / "requirements.txt"
-    listing.write_text(requirements(wheels), encoding="utf-8")
+    (target / "requirements.txt").write_text(requirements(wheels), encoding="utf-8")
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     platforms = [word for name in (*PLATFORMS[arch], "any") for word in ("--platform", name)]
+    left = list(wheels)
     for python in sorted({wheel.python for wheel in wheels} - {"any"}):
+        now = [wheel for wheel in left if wheel.python in (python, "any")]
+        left = [wheel for wheel in left if wheel not in now]
+        listing = work / f"requirements-{python}.txt"
+        listing.write_text(requirements(now), encoding="utf-8")
         runner.run(
             [
                 *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"),
@@ -44,5 +48,5 @@ def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path) -
                 *("--implementation", "cp", "--python-version", python, *platforms),
             ],
             env=environment,
-            hint=f"{sys.executable} -m pip --version   # pip must be there and reach its package index; then run this again",
+            hint=f"{sys.executable} -m pip --version   # pip must be there and reach its index; then run this again",
         )
