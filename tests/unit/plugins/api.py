@@ -139,3 +139,11 @@ def cut(handler, _query):
 def prose(handler, _query):
     handler.say(200, b"<html>Please log in</html>")
     return "answered"
+
+
+def answering(document):
+    def answer(handler, _query):
+        handler.say(200, document)
+        return "answered"
+
+    return answer
