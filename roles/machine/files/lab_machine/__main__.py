@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
-"""The tool behind the role `machine`. Each command prints one JSON object; the role decides what to call."""
+"""The tool behind the role `machine`. Each command prints one JSON object, with a `fault` in words when it could not
+do what it was asked; the role decides what to call."""
 
 from __future__ import annotations
 
@@ -215,8 +216,7 @@ def main() -> int:
         else:
             answer = down(settings, options.check)
     except Fault as fault:
-        print(json.dumps({"failed": True, "changed": False, "msg": str(fault)}))
-        return 1
+        answer = {"changed": False, "fault": str(fault)}
     print(json.dumps(answer))
     return 0
 

@@ -1,15 +1,44 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
-"""The files that differ from machine to machine, as a pure function of its settings and of what the host lacks."""
+"""What is put into the root folder and beside it, as a pure function of the settings and of what the host lacks."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import pathlib
-import tempfile
+import stat
+from typing import Union
 
 from settings import Settings
+
+OVERLAY = pathlib.Path(__file__).resolve().parent.parent / "root"
+SYSTEM = "root/etc/systemd/system"
+VENDOR = "root/usr/lib/systemd/system"
+
+ENABLED = {
+    "lab-end-pods.service": "multi-user.target",
+    "lab-kernel-settings.service": "basic.target",
+    "lab-network.service": "basic.target",
+}
+# Nothing in the machine is to be updated, cleaned or set up on the host's devices, and nobody sits at its console.
+MASKED = (
+    "apt-daily-upgrade.timer",
+    "apt-daily.timer",
+    "console-getty.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "modprobe@configfs.service",
+    "sys-kernel-config.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "systemd-udev-trigger.service",
+    "systemd-udevd-control.socket",
+    "systemd-udevd-kernel.socket",
+    "systemd-udevd.service",
+)
 
 NETWORK = """\
 # The only way out is the bridge, and nothing is behind it.
@@ -92,61 +121,85 @@ class File:
     mode: int = 0o644
 
 
+@dataclasses.dataclass(frozen=True)
+class Link:
+    target: str
+
+
+Content = Union[File, Link, None]
+
+
 def before_k3s(needed: dict[str, bool]) -> File | None:
     """The script that runs before each start of k3s, None when this host lacks nothing."""
     bridges = [text for name, text in BRIDGES.items() if needed[name]]
     return File(BEFORE_K3S + "".join(bridges)) if bridges else None
 
 
-def contents(
-    settings: Settings, needed: dict[str, bool], keys: dict[str, str]
-) -> dict[str, File | None]:
-    """Path below the machine's folder: what it has to be, None for a file that must not be there."""
+def contents(settings: Settings, needed: dict[str, bool], keys: dict[str, str]) -> dict[str, Content]:
+    """Path below the machine's folder: what it has to be, None for what must not be there."""
     values = {
         "name": settings.name,
         "address": settings.address,
         "gateway": settings.gateway,
         "ssh": settings.ssh,
     }
-    return {
-        "root/etc/hostname": File(settings.name + "\n"),
-        "root/etc/hosts": File(HOSTS.format(**values)),
-        "root/etc/resolv.conf": File(RESOLV_CONF.format(**values)),
-        "root/usr/lib/lab-machine/network": File(NETWORK.format(**values)),
-        "root/usr/lib/lab-machine/before-k3s": before_k3s(needed),
-        "root/root/.ssh/authorized_keys": File(keys["id_ed25519.pub"], 0o600),
-        "root/etc/ssh/ssh_host_ed25519_key": File(keys["host_ed25519"], 0o600),
-        "root/etc/ssh/ssh_host_ed25519_key.pub": File(keys["host_ed25519.pub"]),
-        "ssh/config": File(SSH_CONFIG.format(**values), 0o600),
-        "ssh/known_hosts": File(f"{settings.address} {keys['host_ed25519.pub']}", 0o600),
+    wanted: dict[str, Content] = {
+        f"root/{path.relative_to(OVERLAY)}": File(path.read_text(encoding="utf-8"))
+        for path in sorted(OVERLAY.rglob("*"))
+        if path.is_file()
     }
+    for unit, target in ENABLED.items():
+        wanted[f"{SYSTEM}/{target}.wants/{unit}"] = Link(f"/usr/lib/systemd/system/{unit}")
+    for unit in MASKED:
+        wanted[f"{SYSTEM}/{unit}"] = Link("/dev/null")
+    # Not below /etc, so that it outlives the removal of k3s.
+    wanted[f"{VENDOR}/k3s.service.wants/lab-before-k3s.service"] = Link("../lab-before-k3s.service")
+    wanted.update(
+        {
+            "root/etc/hostname": File(settings.name + "\n"),
+            "root/etc/hosts": File(HOSTS.format(**values)),
+            "root/etc/resolv.conf": File(RESOLV_CONF.format(**values)),
+            "root/usr/lib/lab-machine/network": File(NETWORK.format(**values)),
+            "root/usr/lib/lab-machine/before-k3s": before_k3s(needed),
+            "root/root/.ssh/authorized_keys": File(keys["id_ed25519.pub"], 0o600),
+            "root/etc/ssh/ssh_host_ed25519_key": File(keys["host_ed25519"], 0o600),
+            "root/etc/ssh/ssh_host_ed25519_key.pub": File(keys["host_ed25519.pub"]),
+            "ssh/config": File(SSH_CONFIG.format(**values), 0o600),
+            "ssh/known_hosts": File(f"{settings.address} {keys['host_ed25519.pub']}", 0o600),
+        }
+    )
+    return wanted
 
 
-def differing(folder: pathlib.Path, wanted: dict[str, File | None]) -> list[str]:
+def _now(path: pathlib.Path) -> Content:
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            return Link(os.readlink(path))
+        return File(path.read_text(encoding="utf-8", errors="replace"), status.st_mode & 0o7777)
+    except FileNotFoundError:
+        return None
+
+
+def differing(folder: pathlib.Path, wanted: dict[str, Content]) -> list[str]:
     """The paths that are not as they have to be."""
-    found = []
-    for name, file in wanted.items():
-        path = folder / name
-        try:
-            status = path.lstat()
-            text = None if path.is_symlink() else path.read_text(encoding="utf-8", errors="replace")
-            now = (text, status.st_mode & 0o7777)
-        except FileNotFoundError:
-            now = None
-        if now != (file and (file.text, file.mode)):
-            found.append(name)
-    return found
+    return [name for name, content in wanted.items() if _now(folder / name) != content]
 
 
-def write(folder: pathlib.Path, wanted: dict[str, File | None], names: list[str]) -> None:
+def write(folder: pathlib.Path, wanted: dict[str, Content], names: list[str]) -> None:
     for name in names:
-        path, file = folder / name, wanted[name]
-        if file is None:
+        path, content = folder / name, wanted[name]
+        if content is None:
             path.unlink(missing_ok=True)
             continue
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        handle, new = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), file.mode)
-            stream.write(file.text)
+        new = path.parent / f".new-{path.name}"
+        new.unlink(missing_ok=True)
+        if isinstance(content, Link):
+            new.symlink_to(content.target)
+        else:
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, content.mode)
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                os.fchmod(stream.fileno(), content.mode)
+                stream.write(content.text)
         os.replace(new, path)

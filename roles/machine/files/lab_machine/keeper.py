@@ -222,7 +222,9 @@ class Keeper:
         environment = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LANG": "C.UTF-8",
-            "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes",
+            # Of /proc/sys only net is the machine's own; the rest belongs to the host.
+            "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network",
+            "SYSTEMD_NSPAWN_TMPFS_TMP": "0",
             "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "0" if self.plan["workarounds"]["cgroup_v1"] else "1",
         }
         with open(self.settings.home / "console.log", "ab", buffering=0) as console:

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 
 from keeper import PR_SET_PDEATHSIG, Fault
-from settings import OVERLAY, Settings
+from settings import Settings
 
 # What a machine never looks at: it makes the folder smaller and copying it quicker.
 LEAVE_OUT = (
@@ -25,24 +25,6 @@ LEAVE_OUT = (
     "/usr/share/info/*",
     "/usr/share/locale/*",
     "/usr/share/man/*",
-)
-ENABLE = (
-    "ssh.service",
-    "lab-network.service",
-    "lab-end-pods.service",
-    "lab-kernel-settings.service",
-)
-MASK = (
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
-    "dpkg-db-backup.timer",
-    "e2scrub_all.timer",
-    "e2scrub_reap.service",
-    "fstrim.timer",
-    "systemd-udevd.service",
-    "systemd-udevd-control.socket",
-    "systemd-udevd-kernel.socket",
-    "systemd-udev-trigger.service",
 )
 # Each machine gets its own.
 IDENTITY = (
@@ -100,12 +82,6 @@ def mmdebstrap(settings: Settings, target: pathlib.Path) -> list[str]:
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEAVE_OUT]
     command += [f'--customize-hook=chroot "$1" rm -f {" ".join("/" + name for name in IDENTITY)}']
     command += ['--customize-hook=chroot "$1" sh -c "rm -f /etc/ssh/ssh_host_*"']
-    command += [f'--customize-hook=cp -R --preserve=mode {OVERLAY}/. "$1/"']
-    command += [f'--customize-hook=chroot "$1" systemctl --quiet enable {" ".join(ENABLE)}']
-    command += [f'--customize-hook=chroot "$1" systemctl --quiet mask {" ".join(MASK)}']
-    # Not below /etc, so that it outlives the removal of k3s.
-    wants = "/usr/lib/systemd/system/k3s.service.wants"
-    command += [f'--customize-hook=mkdir "$1{wants}" && ln -s ../lab-before-k3s.service "$1{wants}/"']
     # Empty, not absent: an absent one makes systemd treat the boot as the first and preset every unit.
     command += ['--customize-hook=: > "$1/etc/machine-id"']
     command += [settings.suite, str(target)]

@@ -8,11 +8,8 @@ import dataclasses
 import hashlib
 import ipaddress
 import json
-import os
 import pathlib
 import platform
-
-OVERLAY = pathlib.Path(__file__).resolve().parent.parent / "root"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,24 +80,8 @@ class Settings:
     @property
     def base_key(self) -> str:
         """Names the base root folder by the recipe that makes it."""
-        recipe = hashlib.sha256()
-        for part in (
-            "1",
-            platform.machine(),
-            self.suite,
-            self.mirror,
-            *sorted(self.packages),
-        ):
-            recipe.update(part.encode() + b"\0")
-        for path in sorted(OVERLAY.rglob("*")):
-            recipe.update(str(path.relative_to(OVERLAY)).encode() + b"\0")
-            if path.is_symlink():
-                recipe.update(os.readlink(path).encode())
-            elif path.is_file():
-                recipe.update(b"x" if os.access(path, os.X_OK) else b"-")
-                recipe.update(path.read_bytes())
-            recipe.update(b"\0")
-        return recipe.hexdigest()[:16]
+        recipe = ("2", platform.machine(), self.suite, self.mirror, *sorted(self.packages))
+        return hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
 
     @property
     def bases(self) -> pathlib.Path:
