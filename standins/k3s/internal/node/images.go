@@ -41,9 +41,10 @@ type imported struct {
 
 // images brings what lies in agent/images into containerd.
 type images struct {
-	dir  string
-	log  *slog.Logger
-	seen map[string]stamp
+	dir    string
+	log    *slog.Logger
+	seen   map[string]stamp
+	failed map[string]int
 	// done is what .cache.json says, when there is one.
 	done map[string]imported
 
@@ -54,13 +55,17 @@ type images struct {
 
 const cacheFile = ".cache.json"
 
+// importAttempts is how often an unchanged file is tried: containerd may have
+// been on its way up again.
+const importAttempts = 3
+
 func (l *Layout) newImages(log *slog.Logger) *images {
 	env := append(l.childEnv(), "CONTAINERD_ADDRESS="+ContainerdSocket, "CONTAINERD_NAMESPACE=k8s.io")
 	crictl := func(ctx context.Context, args ...string) (string, error) {
 		return process.Run(ctx, env, nil, l.program("crictl"), append([]string{"--config", l.agent("etc", "crictl.yaml")}, args...)...)
 	}
 	return &images{
-		dir: l.agent("images"), log: log, seen: map[string]stamp{}, done: map[string]imported{},
+		dir: l.agent("images"), log: log, seen: map[string]stamp{}, failed: map[string]int{}, done: map[string]imported{},
 		importArchive: func(ctx context.Context, archive io.Reader) error {
 			_, err := process.Run(ctx, env, archive, l.program("ctr"), "images", "import", "--label", "io.cri-containerd.pinned=pinned", "-")
 			return err
@@ -142,8 +147,11 @@ func (m *images) scan(ctx context.Context, settle bool) {
 			continue
 		}
 		now := stamp{info.Size(), info.ModTime()}
-		if m.seen[name] == now {
+		if m.seen[name] == now && (m.failed[name] == 0 || m.failed[name] >= importAttempts) {
 			continue
+		}
+		if m.seen[name] != now {
+			m.failed[name] = 0
 		}
 		if settle && time.Since(info.ModTime()) < 2*time.Second && time.Since(info.ModTime()) > -time.Hour {
 			continue
@@ -156,10 +164,12 @@ func (m *images) scan(ctx context.Context, settle bool) {
 		began := time.Now()
 		refs, err := m.importFile(ctx, filepath.Join(m.dir, name))
 		if err != nil {
-			m.log.Error("images are not imported", "file", name, "reason", err.Error())
+			m.failed[name]++
+			m.log.Error("images are not imported", "file", name, "reason", err.Error(), "attempt", m.failed[name], "of", importAttempts)
 			delete(m.done, name)
 			continue
 		}
+		m.failed[name] = 0
 		m.log.Info("images imported", "file", name, "images", strings.Join(refs, " "), "took", time.Since(began).Round(time.Millisecond).String())
 		m.done[name] = imported{now, refs}
 		m.remember()

@@ -25,6 +25,8 @@ import (
 	"syscall"
 
 	"github.com/klauspost/compress/zstd"
+
+	"gsb.fake_gpu_lab/standins/k3s/internal/atomicfile"
 )
 
 const commentPrefix = "k3s payload 1 "
@@ -247,11 +249,11 @@ func (p *Payload) Select(dataDir string) error {
 	}
 	if filepath.Base(before) != p.Digest {
 		if before != "" {
-			if err := relink(before, filepath.Join(base, "previous")); err != nil {
+			if err := atomicfile.Symlink(before, filepath.Join(base, "previous")); err != nil {
 				return err
 			}
 		}
-		if err := relink(p.Dir(dataDir), current); err != nil {
+		if err := atomicfile.Symlink(p.Dir(dataDir), current); err != nil {
 			return err
 		}
 	}
@@ -270,17 +272,6 @@ func (p *Payload) Select(dataDir string) error {
 		}
 	}
 	return nil
-}
-
-func relink(target, link string) error {
-	temporary := link + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(target, temporary); err != nil {
-		return err
-	}
-	return os.Rename(temporary, link)
 }
 
 // runsFrom says whether a process executes a file of the folder: a container

@@ -54,8 +54,6 @@ type Request struct {
 	// Names and addresses of a server; none makes a client certificate.
 	Names     []string
 	Addresses []net.IP
-	// Both: a server that is a client too.
-	Both bool
 }
 
 // Load reads a pair.
@@ -126,7 +124,7 @@ func EnsureCA(path, name string, now time.Time) (*Pair, error) {
 	case !absent(path + ".key"):
 		return nil, fmt.Errorf("%s is there without its certificate", path+".key")
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := generate()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +150,7 @@ func Ensure(path string, ca *Pair, r Request, now time.Time) (p *Pair, reason st
 	} else if reason = err.Error(); errors.Is(err, os.ErrNotExist) {
 		reason = "missing"
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := generate()
 	if err != nil {
 		return nil, "", err
 	}
@@ -174,10 +172,7 @@ func Ensure(path string, ca *Pair, r Request, now time.Time) (p *Pair, reason st
 }
 
 func usages(r Request) []x509.ExtKeyUsage {
-	switch {
-	case r.Both:
-		return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	case len(r.Names)+len(r.Addresses) > 0:
+	if len(r.Names)+len(r.Addresses) > 0 {
 		return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	}
 	return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -248,6 +243,8 @@ func sign(path string, template *x509.Certificate, key *ecdsa.PrivateKey, parent
 	return p, atomicfile.Write(p.CrtFile(), crt.Bytes(), 0o644)
 }
 
+func generate() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
 func writeKey(file string, key *ecdsa.PrivateKey) error {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
@@ -268,7 +265,7 @@ func EnsureKey(file string) error {
 	if _, err := loadKey(file); err == nil || !absent(file) {
 		return err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := generate()
 	if err != nil {
 		return err
 	}
