@@ -13,6 +13,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import yaml
 
@@ -35,6 +36,17 @@ DEFAULTS = {
     "default_size": 0,
     "values": {},
     "values_file": "",
+    "until": "look",
+    "wait": 0,
+}
+PAUSE = 0.5
+# What may be waited for.
+REACHED = {
+    "look": lambda seen: True,
+    "topologies_exist": lambda seen: not seen["lacking"],
+    "topologies_right": lambda seen: not seen["lacking"] and not seen["wrong"],
+    "ready_or_stuck": lambda seen: seen["ready"] or bool(seen["restart"]),
+    "ready": lambda seen: seen["ready"],
 }
 
 
@@ -318,7 +330,7 @@ def look(want):
         "get", "nodes,secrets,configmaps,deployments,daemonsets,pods", "--output=json",
     )  # fmt: skip
     if status:
-        return {"api": False, "error": error}
+        return {"api": False, "error": error, "mistake": ""}
     want["file_text"] = ""
     if want["values_file"]:
         try:
@@ -329,5 +341,16 @@ def look(want):
     return {"api": True, "error": "", **judge(json.loads(out)["items"], want, host_now())}
 
 
+def wait(want):
+    """Look until what is waited for is reached or the time is over."""
+    deadline = time.monotonic() + want["wait"]
+    while True:
+        seen = look(want)
+        seen["reached"] = seen["api"] and not seen["mistake"] and REACHED[want["until"]](seen)
+        if seen["reached"] or seen["mistake"] or time.monotonic() >= deadline:
+            return seen
+        time.sleep(PAUSE)
+
+
 if __name__ == "__main__":
-    print(json.dumps(look({**DEFAULTS, **json.loads(sys.argv[1])})))
+    print(json.dumps(wait({**DEFAULTS, **json.loads(sys.argv[1])})))

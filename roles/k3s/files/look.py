@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 K3S = "/usr/local/bin/k3s"
 UNIT = "k3s.service"
@@ -34,7 +35,9 @@ DEFAULTS = {
     "find": [],
     "origin_file": "",
     "cluster": True,
+    "wait": 0,
 }
+PAUSE = 0.5
 
 
 def run(*argv, timeout=20):
@@ -246,11 +249,23 @@ def climb(wanted, service, booted):
     return [{"rung": rung, "ok": ok, "said": said} for rung, ok, said in rungs]
 
 
+def service_properties():
+    return properties(UNIT, "--property=LoadState,ActiveState,SubState,Job,NRestarts,Result,ExecMainStartTimestamp")
+
+
+def readiness(wanted):
+    service = service_properties()
+    booted = parse_time(properties("--property=UserspaceTimestamp").get("UserspaceTimestamp"))
+    rungs = climb(wanted, service, booted or datetime.datetime.fromtimestamp(0, UTC))
+    return {
+        "rungs": rungs,
+        "ready": all(rung["ok"] for rung in rungs),
+        "hopeless": service.get("ActiveState") != "active" and int(service.get("NRestarts") or 0) >= GIVE_UP_AFTER,
+    }
+
+
 def look(wanted):
-    service = properties(
-        UNIT,
-        "--property=LoadState,ActiveState,SubState,Job,NRestarts,Result,ExecMainStartTimestamp,UnitFileState",
-    )
+    service = service_properties()
     active = service.get("ActiveState") == "active"
     seen = {
         "machine": os.uname().machine,
@@ -263,17 +278,12 @@ def look(wanted):
         "links": links(wanted["links"]),
         "unread": unread(wanted["read_at_start"], parse_time(service.get("ExecMainStartTimestamp"))) if active else [],
     }
-    if not wanted["cluster"]:
-        return seen
-    booted = parse_time(properties("--property=UserspaceTimestamp").get("UserspaceTimestamp"))
-    rungs = climb(wanted, service, booted or datetime.datetime.fromtimestamp(0, UTC))
-    below = [rung for rung in rungs if not rung["ok"]]
-    seen.update(
-        rungs=rungs,
-        ready=not below,
-        missing=below[0]["said"] if below else "",
-        hopeless=not active and int(service.get("NRestarts") or 0) >= GIVE_UP_AFTER,
-    )
+    deadline = time.monotonic() + wanted["wait"]
+    while wanted["cluster"]:
+        seen.update(readiness(wanted))
+        if seen["ready"] or seen["hopeless"] or time.monotonic() >= deadline:
+            break
+        time.sleep(PAUSE)
     return seen
 
 
