@@ -14,13 +14,12 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import facts  # noqa: E402
-import rootfs  # noqa: E402
-from cgroups import Cgroup  # noqa: E402
-from contents import contents, differing, write  # noqa: E402
-from keeper import (  # noqa: E402
+from lab_machine import facts, rootfs  # noqa: E402
+from lab_machine.cgroups import Cgroup  # noqa: E402
+from lab_machine.contents import contents, differing, write  # noqa: E402
+from lab_machine.keeper import (  # noqa: E402
     Fault,
     Keeper,
     Lock,
@@ -30,7 +29,7 @@ from keeper import (  # noqa: E402
     start_keeper,
     stop_keeper,
 )
-from settings import Settings  # noqa: E402
+from lab_machine.settings import Settings  # noqa: E402
 
 
 def plan_for(found: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pathlib
 import stat
 from typing import Union
 
-from settings import Settings
+from lab_machine.settings import Settings
 
 OVERLAY = pathlib.Path(__file__).resolve().parent.parent / "root"
 SYSTEM = "root/etc/systemd/system"

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from settings import Settings
+from lab_machine.settings import Settings
 
 CAP_SYS_RESOURCE = 24
 # The ranges that Kubernetes takes inside the machine (pods, services).

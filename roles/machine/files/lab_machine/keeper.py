@@ -17,8 +17,8 @@ import sys
 import time
 from typing import Any
 
-from cgroups import Cgroup
-from settings import Settings
+from lab_machine.cgroups import Cgroup
+from lab_machine.settings import Settings
 
 REBOOT = 133
 PR_SET_PDEATHSIG = 1

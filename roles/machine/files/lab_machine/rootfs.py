@@ -16,8 +16,8 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
-from keeper import PR_SET_PDEATHSIG, Fault
-from settings import Settings
+from lab_machine.keeper import PR_SET_PDEATHSIG, Fault
+from lab_machine.settings import Settings
 
 # What a machine never looks at: it makes the folder smaller and copying it quicker.
 LEAVE_OUT = (
