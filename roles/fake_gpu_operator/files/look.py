@@ -296,7 +296,7 @@ def judge(items, want, host):
         "interrupted": bool(release) and release["status"] not in ("deployed", "uninstalling"),
         "uninstalling": bool(release) and release["status"] == "uninstalling",
         "size": size,
-        "values": values,
+        "release_values": values,
         "mistake": mistake,
         "upgrade": upgrade,
         "unlabelled": unlabelled,

@@ -154,7 +154,7 @@ def test_a_size_that_is_asked_for_wins() -> None:
     seen = judge(lab(2), pool_size=4)
     assert seen["size"] == 4
     assert seen["upgrade"] == "the release has other values"
-    assert seen["values"]["topology"]["nodePools"]["default"]["gpuCount"] == 4
+    assert seen["release_values"]["topology"]["nodePools"]["default"]["gpuCount"] == 4
     assert seen["wrong"] == ["topology-gpu-lab"]
 
 
@@ -175,7 +175,7 @@ def test_more_values_of_the_learner_are_kept_and_no_reason_to_upgrade() -> None:
     items["secret"] = secret(2, "deployed", more)
     seen = judge(items)
     assert seen["ready"] is True
-    assert seen["values"]["topologyServer"] == {"enabled": True}
+    assert seen["release_values"]["topologyServer"] == {"enabled": True}
 
 
 def test_a_value_that_was_dropped_is_put_back() -> None:
@@ -183,7 +183,7 @@ def test_a_value_that_was_dropped_is_put_back() -> None:
     items["secret"] = secret(2, "deployed", {"topology": {"nodePools": {"default": {"gpuCount": 2}}}})
     seen = judge(items)
     assert seen["upgrade"] == "the release has other values"
-    assert seen["values"] == values(2)
+    assert seen["release_values"] == values(2)
 
 
 @pytest.mark.parametrize("status", ["pending-install", "pending-upgrade", "pending-rollback", "failed"])
@@ -212,7 +212,7 @@ def test_the_values_file_is_the_whole_truth() -> None:
     text = yaml.safe_dump({"topology": {"nodePools": {"default": {"gpuCount": 4}}}})
     seen = judge(lab(2), values_file="/root/values.yaml", file_text=text)
     assert (seen["size"], seen["mistake"]) == (4, "")
-    assert seen["values"] == {"topology": {"nodePools": {"default": {"gpuCount": 4}}}}
+    assert seen["release_values"] == {"topology": {"nodePools": {"default": {"gpuCount": 4}}}}
 
 
 def test_a_values_file_of_another_size_is_a_mistake() -> None:
