@@ -63,6 +63,21 @@ BAD_PODS = ("bad-a", "bad-b")
 Hint = tuple[str, str]
 
 
+def _p(word: str, particles: str) -> str:
+    """A word with the Korean particle that its last sound asks for: _p("gpu-1", "이/가") is "gpu-1 이"."""
+    closed, opened = particles.split("/")
+    last = word[-1:].lower()
+    if "가" <= last <= "힣":
+        final = (ord(last) - ord("가")) % 28
+    else:
+        # As it is read aloud: digits in Korean (1 일, 2 이), letters as at the end of an English word or alone.
+        alone = not word[-2:-1].isalpha()
+        final = {"1": 8, "7": 8, "8": 8, "l": 8}.get(last, 1 if last in ("036lmnr" if alone else "036bckmnp") else 0)
+    if particles == "으로/로" and final == 8:
+        return f"{word} {opened}"
+    return f"{word} {closed if final else opened}"
+
+
 def _short(value: t.Any) -> str:
     """A value as one line that fits a table."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
@@ -151,7 +166,7 @@ def _need_node(sight: Sight, verdict: Verdict) -> None:
         expected=f"{names.node}: True",
         tag="install",
         hint=(
-            f"노드 {names.node} 이(가) Ready 가 아닙니다. 먼저 설치를 마치세요: ansible-playbook lab.yml --tags install",
+            f"노드 {_p(names.node, '이/가')} Ready 가 아닙니다. 먼저 설치를 마치세요: ansible-playbook lab.yml --tags install",
             f"The node {names.node} is not Ready. Finish the installation first: ansible-playbook lab.yml --tags install",
         ),
     )
@@ -167,7 +182,7 @@ def _need_gpus(sight: Sight, verdict: Verdict) -> None:
         expected="1 or more",
         tag="install",
         hint=(
-            f"노드가 {names.gpu_resource} 를 광고하지 않습니다. k3s 를 다시 띄운 뒤에는 device-plugin 도 다시 띄워야 합니다: "
+            f"노드가 {_p(names.gpu_resource, '을/를')} 광고하지 않습니다. k3s 를 다시 띄운 뒤에는 device-plugin 도 다시 띄워야 합니다: "
             f"kubectl -n {names.operator_namespace} rollout restart ds/device-plugin "
             "(또는 ansible-playbook lab.yml --tags install)",
             f"The node does not advertise {names.gpu_resource}. After a restart of k3s the device plugin must be "
@@ -187,7 +202,7 @@ def _need_namespace(sight: Sight, verdict: Verdict) -> None:
         expected=space,
         tag="step2",
         hint=(
-            f"네임스페이스 {space} 가 아직 없습니다. 먼저 2단계를 하세요: ansible-playbook lab.yml --tags step2",
+            f"네임스페이스 {_p(space, '이/가')} 아직 없습니다. 먼저 2단계를 하세요: ansible-playbook lab.yml --tags step2",
             f"The namespace {space} is not there yet. Do step 2 first: ansible-playbook lab.yml --tags step2",
         ),
     )
@@ -265,14 +280,14 @@ def _pod_exists(sight: Sight, verdict: Verdict, name: str, check: str) -> None:
     if elsewhere:
         there = ", ".join(elsewhere)
         hint = (
-            f"{name} 이(가) {space} 가 아니라 {there} 네임스페이스에 있습니다. 거기서 지우고, "
-            f"매니페스트에 namespace: {space} 를 적거나 kubectl 에 -n {space} 를 붙여 다시 만드세요.",
+            f"{_p(name, '이/가')} {_p(space, '이/가')} 아니라 {there} 네임스페이스에 있습니다. 거기서 지우고, "
+            f"매니페스트에 namespace: {_p(space, '을/를')} 적거나 kubectl 에 -n {_p(space, '을/를')} 붙여 다시 만드세요.",
             f"{name} is in the namespace {there}, not in {space}. Delete it there and make it again with "
             f"namespace: {space} in the manifest, or with kubectl -n {space}.",
         )
     else:
         hint = (
-            f"{space} 네임스페이스에 Pod {name} 이(가) 없습니다.",
+            f"{space} 네임스페이스에 Pod {_p(name, '이/가')} 없습니다.",
             f"There is no Pod {name} in the namespace {space}.",
         )
     found = bool(sight.pod(name))
@@ -297,7 +312,7 @@ def _pod_limit(sight: Sight, verdict: Verdict, name: str, check: str, after: str
         where=_pod_place(sight, name),
         after=after,
         hint=(
-            f"{name} 은(는) GPU 를 한 장만 요청해야 합니다: resources.limits 에 {resource}: 1 을 적고, "
+            f"{_p(name, '은/는')} GPU 를 한 장만 요청해야 합니다: resources.limits 에 {resource}: 1 을 적고, "
             "파드를 지운 뒤 다시 만드세요(만들어진 파드의 자원은 바꿀 수 없습니다).",
             f"{name} must ask for exactly one GPU: {resource}: 1 under resources.limits. Delete the pod and make "
             "it again; the resources of a pod that exists cannot be changed.",
@@ -314,12 +329,12 @@ def _why_not_running(sight: Sight, name: str) -> Hint:
     )
     if is_deleting(pod):
         return (
-            f"{name} 을(를) 지우는 중입니다. 끝나기를 기다렸다가 다시 만드세요.",
+            f"{_p(name, '을/를')} 지우는 중입니다. 끝나기를 기다렸다가 다시 만드세요.",
             f"{name} is being deleted. Wait until it has gone, then make it again.",
         )
     if "UnexpectedAdmissionError" in now:
         return (
-            f"노드가 다시 시작될 때 {name} 은(는) 장치를 받지 못해 Failed 로 끝났습니다. 저절로 살아나지 않습니다. {again[0]}",
+            f"노드가 다시 시작될 때 {_p(name, '은/는')} 장치를 받지 못해 Failed 로 끝났습니다. 저절로 살아나지 않습니다. {again[0]}",
             f"When the node started again, {name} got no device and ended as Failed. It does not come back by itself. "
             + again[1],
         )
@@ -329,10 +344,10 @@ def _why_not_running(sight: Sight, name: str) -> Hint:
             f"The image of {name} cannot be pulled. Look at its name and tag: {sight.names.pod_image}",
         )
     if is_unschedulable(pod):
-        message = str(condition(pod, "PodScheduled").get("message") or "")
+        message = str(condition(pod, "PodScheduled").get("message") or "").rstrip(".") + "."
         holders = ", ".join(sight.holders()) or NONE
         return (
-            f"스케줄러가 {name} 을(를) 놓을 노드를 찾지 못했습니다: {message} "
+            f"스케줄러가 {_p(name, '을/를')} 놓을 노드를 찾지 못했습니다: {message} "
             f"지금 {sight.real_name} 의 GPU 를 쥐고 있는 파드: {holders}",
             f"The scheduler found no node for {name}: {message} Pods that hold GPUs of {sight.real_name} now: {holders}",
         )
@@ -343,7 +358,7 @@ def _why_not_running(sight: Sight, name: str) -> Hint:
             f"The container of {name} has ended. Give it a command that sleeps for long. {again[1]}",
         )
     return (
-        f"{name} 이(가) 아직 Running 이 아닙니다. 이벤트를 보세요: kubectl -n {space} describe pod {name}",
+        f"{_p(name, '이/가')} 아직 Running 이 아닙니다. 이벤트를 보세요: kubectl -n {space} describe pod {name}",
         f"{name} is not Running yet. Look at its events: kubectl -n {space} describe pod {name}",
     )
 
@@ -371,7 +386,7 @@ def _pod_on_real_node(sight: Sight, verdict: Verdict, name: str, check: str, aft
         where=_pod_place(sight, name),
         after=after,
         hint=(
-            f"{name} 은(는) 실제 노드에서 돌아야 합니다. KWOK 노드의 파드는 컨테이너가 없습니다. "
+            f"{_p(name, '은/는')} 실제 노드에서 돌아야 합니다. KWOK 노드의 파드는 컨테이너가 없습니다. "
             "톨러레이션과 노드 선택을 빼고 다시 만드세요.",
             f"{name} must run on the real node; a pod on a KWOK node has no container. "
             "Make it again without toleration and node selection.",
@@ -395,7 +410,7 @@ def _step_1(sight: Sight, verdict: Verdict) -> None:
         expected=names.product_label,
         tag="install",
         hint=(
-            f"노드에 라벨 {names.product_label} 이 아직 없습니다. 광고보다 몇 초 늦게 붙습니다. "
+            f"노드에 라벨 {_p(names.product_label, '이/가')} 아직 없습니다. 광고보다 몇 초 늦게 붙습니다. "
             "계속 없으면 nvidia-dcgm-exporter 파드를 보세요.",
             f"The node has no label {names.product_label} yet. It comes some seconds after the GPUs; "
             "if it stays away, look at the pod of nvidia-dcgm-exporter.",
@@ -429,7 +444,7 @@ def _step_1(sight: Sight, verdict: Verdict) -> None:
         where=where,
         after="advertised.lines",
         hint=(
-            f"{node} 은(는) KWOK 노드입니다. 실제 노드만 고르세요: kubectl get node -l '!type'"
+            f"{_p(node, '은/는')} KWOK 노드입니다. 실제 노드만 고르세요: kubectl get node -l '!type'"
             if kwok
             else "실제 노드의 이름을 적으세요: kubectl get node -l '!type'",
             f"{node} is a KWOK node. Choose the real one: kubectl get node -l '!type'"
@@ -691,7 +706,7 @@ def _step_4(sight: Sight, verdict: Verdict) -> None:
         there = next((line for line in lines if words in line), None)
         if "not found" in text and names.namespace in text:
             ko, en = (
-                f"네임스페이스 {names.namespace} 가 없을 때의 메시지입니다. 네임스페이스를 만든 뒤 다시 해 보세요.",
+                f"네임스페이스 {_p(names.namespace, '이/가')} 없을 때의 메시지입니다. 네임스페이스를 만든 뒤 다시 해 보세요.",
                 f"This is the message for a missing namespace. Make {names.namespace}, then try again.",
             )
         verdict.check(
@@ -746,12 +761,12 @@ def _step_5(sight: Sight, verdict: Verdict) -> None:
         _tells_shortage(sight) or waiting or (isinstance(offer, int) and offer <= names.pool_size),
         seen=offer,
         expected=names.pool_size,
-        tag="install",
+        tag="fake_gpu_operator",
         hint=(
-            f"노드가 이미 {offer}장을 광고하므로 gpu-3 이 기다리지 않습니다. 풀을 {names.pool_size}장으로 되돌려야 "
-            "5단계를 다시 할 수 있습니다: ansible-playbook playbooks/rewind.yml -e step=4",
-            f"The node already advertises {offer}, so gpu-3 would not wait. Step 5 can be done again only with "
-            f"a pool of {names.pool_size}: ansible-playbook playbooks/rewind.yml -e step=4",
+            f"노드가 이미 {offer}장을 광고하므로 gpu-3 이 기다리지 않습니다. 먼저 풀을 {names.pool_size}장으로 되돌리세요: "
+            f"ansible-playbook lab.yml --tags fake_gpu_operator -e fake_gpu_operator_pool_size={names.pool_size}",
+            f"The node already advertises {offer}, so gpu-3 would not wait. Take the pool back to {names.pool_size} first: "
+            f"ansible-playbook lab.yml --tags fake_gpu_operator -e fake_gpu_operator_pool_size={names.pool_size}",
         ),
     )
 
@@ -833,7 +848,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         expected="deployed",
         tag="install",
         hint=(
-            f"Helm 릴리스 {names.release} 가 올바로 설치되어 있지 않습니다. 먼저: ansible-playbook lab.yml --tags install",
+            f"Helm 릴리스 {_p(names.release, '이/가')} 올바로 설치되어 있지 않습니다. 먼저: ansible-playbook lab.yml --tags install",
             f"The Helm release {names.release} is not properly installed. First: ansible-playbook lab.yml --tags install",
         ),
     )
@@ -873,7 +888,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         where=where,
         after="values.file",
         hint=(
-            f"topology.nodePools.{names.pool}.gpuCount 를 따옴표 없는 숫자 {grown} 로 적으세요.",
+            f"topology.nodePools.{names.pool}.gpuCount 를 따옴표 없는 숫자 {_p(str(grown), '으로/로')} 적으세요.",
             f"Write topology.nodePools.{names.pool}.gpuCount as the plain number {grown}.",
         ),
     )
@@ -930,7 +945,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         where=place,
         after="release.deployed",
         hint=(
-            f"릴리스에 값 {grown} 이 들어가지 않았습니다. values.yaml 로 올리세요: {upgrade}",
+            f"릴리스에 값 {_p(str(grown), '이/가')} 들어가지 않았습니다. values.yaml 로 올리세요: {upgrade}",
             f"The release does not have the value {grown}. Upgrade it with values.yaml: {upgrade}",
         ),
     )
@@ -958,7 +973,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         where=f"ConfigMap {space}/{config_map}",
         after="release.pool",
         hint=(
-            f"ConfigMap {config_map} 이 없습니다. status-updater 를 다시 띄우면 새로 만듭니다: {restart}",
+            f"ConfigMap {_p(config_map, '이/가')} 없습니다. status-updater 를 다시 띄우면 새로 만듭니다: {restart}",
             f"The ConfigMap {config_map} is not there. A restarted status-updater makes it again: {restart}",
         )
         if kept is None
@@ -981,7 +996,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         )
     elif plugin and not is_running(plugin):
         hint = (
-            f"device-plugin 이 돌고 있지 않습니다({state(plugin)}). ConfigMap {config_map} 이 있을 때 다시 띄우세요: {restart}",
+            f"device-plugin 이 돌고 있지 않습니다({state(plugin)}). ConfigMap {_p(config_map, '이/가')} 있을 때 다시 띄우세요: {restart}",
             f"device-plugin does not run ({state(plugin)}). Restart it while the ConfigMap {config_map} is there: {restart}",
         )
     else:
@@ -1032,7 +1047,7 @@ def _kwok_marks(sight: Sight, verdict: Verdict, node: t.Any, prefix: str, where:
         where=where,
         after=after,
         hint=(
-            f"라벨 {names.pool_label}: {names.pool} 이 있어야 fake-gpu-operator 가 이 노드에 GPU 를 붙입니다.",
+            f"라벨 {names.pool_label}: {_p(names.pool, '이/가')} 있어야 fake-gpu-operator 가 이 노드에 GPU 를 붙입니다.",
             f"Only with the label {names.pool_label}: {names.pool} does fake-gpu-operator give this node GPUs.",
         ),
     )
@@ -1045,7 +1060,7 @@ def _kwok_marks(sight: Sight, verdict: Verdict, node: t.Any, prefix: str, where:
         where=where,
         after=after,
         hint=(
-            f"KWOK 컨트롤러는 주석 {KWOK_KEY}: {KWOK_VALUE} 가 붙은 노드만 맡습니다. 라벨이 아니라 주석입니다.",
+            f"KWOK 컨트롤러는 주석 {KWOK_KEY}: {_p(KWOK_VALUE, '이/가')} 붙은 노드만 맡습니다. 라벨이 아니라 주석입니다.",
             f"The KWOK controller looks after nodes with the annotation {KWOK_KEY}: {KWOK_VALUE} only. "
             "It is an annotation, not a label.",
         ),
@@ -1109,7 +1124,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         where=where,
         after="kwok.file",
         hint=(
-            f"이 파일은 Node {name} 를 적은 매니페스트여야 합니다.",
+            f"이 파일은 Node {_p(name, '을/를')} 적은 매니페스트여야 합니다.",
             f"This file must describe the Node {name}.",
         ),
     )
@@ -1122,7 +1137,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         expected=name,
         where=f"node {name}",
         hint=(
-            f"노드 {name} 가 없습니다. 적용하세요: kubectl apply -f {where}",
+            f"노드 {_p(name, '이/가')} 없습니다. 적용하세요: kubectl apply -f {where}",
             f"There is no node {name}. Apply it: kubectl apply -f {where}",
         ),
     )
@@ -1135,7 +1150,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         where=f"node {name}",
         after="kwok.annotation",
         hint=(
-            f"{name} 가 Ready 가 아닙니다. KWOK 컨트롤러가 도는지 보세요: kubectl -n kube-system get pod -l app=kwok-controller",
+            f"{_p(name, '이/가')} Ready 가 아닙니다. KWOK 컨트롤러가 도는지 보세요: kubectl -n kube-system get pod -l app=kwok-controller",
             f"{name} is not Ready. See whether the KWOK controller runs: kubectl -n kube-system get pod -l app=kwok-controller",
         ),
     )
@@ -1148,7 +1163,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         where=f"node {name}",
         after="kwok.label",
         hint=(
-            f"{name} 가 GPU 를 광고하지 않습니다. 풀 라벨은 노드를 만들 때 있어야 합니다. 노드를 지우고 ConfigMap topology-{name} 이 "
+            f"{_p(name, '이/가')} GPU 를 광고하지 않습니다. 풀 라벨은 노드를 만들 때 있어야 합니다. 노드를 지우고 ConfigMap {_p('topology-' + name, '이/가')} "
             "사라진 뒤 다시 적용하세요.",
             f"{name} advertises no GPUs. The pool label must be there when the node is made. Delete the node, wait until "
             f"the ConfigMap topology-{name} has gone, then apply it again.",
@@ -1201,7 +1216,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         hint=_why_not_running(sight, "far-1")
         if not placed
         else (
-            f"far-1 이 {placed} 로 가 버렸습니다. 노드 선택을 더해 다시 만드세요: kubectl -n {names.namespace} delete pod far-1",
+            f"far-1 이 {_p(str(placed), '으로/로')} 가 버렸습니다. 노드 선택을 더해 다시 만드세요: kubectl -n {names.namespace} delete pod far-1",
             f"far-1 went to {placed}. Add a node selection and make it again: kubectl -n {names.namespace} delete pod far-1",
         ),
     )

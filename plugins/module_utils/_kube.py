@@ -24,6 +24,7 @@ except ImportError:
 try:
     import kubernetes
     import urllib3
+
     from ansible_collections.kubernetes.core.plugins.module_utils.k8s import client as core_client
 
     IMPORT_ERROR = None

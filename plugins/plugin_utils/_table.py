@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 import unicodedata
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 LANGUAGES = ("en", "ko", "both")
 
@@ -142,7 +142,7 @@ def _first_hint(verdict: t.Mapping[str, t.Any]) -> tuple[t.Mapping[str, str], st
     """What to do first for a step, and the tag by which the lab does the rest, unless the hint says so."""
     for ground in verdict["ground"]:
         if not ground["ok"]:
-            told = any("--tags" in hint or "rewind.yml" in hint for hint in ground["hint"].values())
+            told = any("--tags" in hint for hint in ground["hint"].values())
             return ground["hint"], None if told else ground["tag"]
     check = next(check for check in verdict["checks"] if not check["ok"])
     return check["hint"], f"step{verdict['step']}"

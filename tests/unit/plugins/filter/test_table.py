@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import pathlib
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
+
 from ansible_collections.gsb.fake_gpu_lab.plugins.filter import lab as filters
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _judge
 from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _table

@@ -8,10 +8,12 @@ import json
 import re
 
 import pytest
+
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _judge
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import finished
 
 RESOURCE = "nvidia.com/gpu"
+ENVIRONMENT = finished.INSIDE.partition("Sun Mar")[0]
 
 
 def judged(look, steps=_judge.STEPS, **names):
@@ -310,13 +312,12 @@ MISTAKES = [
     ("inside.devices", edited("inside.txt", finished.DEVICE, ""), "exactly one device"),
     ("inside.hostname", edited("inside.txt", "HOSTNAME=gpu-1", "HOSTNAME=gpu-lab"), "not on the node"),
     ("inside.variables", edited("inside.txt", "KUBERNETES_SERVICE_HOST", "SERVICE_HOST"), "not a selection"),
-    ("inside.nvidia-smi", file("inside.txt", finished.INSIDE.split("Sun Mar")[0]), "missing"),
+    ("inside.nvidia-smi", file("inside.txt", ENVIRONMENT), "missing"),
     (
         "inside.nvidia-smi",
         file(
             "inside.txt",
-            finished.INSIDE.split("Sun Mar")[0]
-            + "NVIDIA-SMI has failed because it couldn't communicate with the topology server.\n",
+            ENVIRONMENT + "NVIDIA-SMI has failed because it couldn't communicate with the topology server.\n",
         ),
         "topology-server",
     ),
@@ -451,7 +452,7 @@ LACKS = [
     ("node.product", 0, on_node("gpu-lab", "metadata", "labels", remove="nvidia.com/gpu.product"), "install", "dcgm"),
     ("gpu1.running", 1, lambda look: None, "step2", "--tags step2"),
     ("namespace", 1, lambda look: None, "step2", "--tags step2"),
-    ("node.full", 4, advertising("gpu-lab", 4), "install", "pool of 2"),
+    ("node.full", 4, advertising("gpu-lab", 4), "fake_gpu_operator", "fake_gpu_operator_pool_size=2"),
     ("release", 5, no_release, "install", "--tags install"),
     ("release", 5, release(status="failed"), "install", "--tags install"),
     ("gpu3.waits", 4, lambda look: None, "step5", "--tags step5"),
@@ -683,3 +684,27 @@ def test_an_empty_look_is_judged_without_a_crash():
     for verdict in judged({}):
         assert not verdict["done"]
         assert verdict["ground"]
+
+
+@pytest.mark.parametrize(
+    ("word", "particles", "expected"),
+    [
+        ("gpu-1", "이/가", "gpu-1 이"),
+        ("gpu-2", "이/가", "gpu-2 가"),
+        ("gpu-3", "을/를", "gpu-3 을"),
+        ("far-1", "은/는", "far-1 은"),
+        ("gpu-a", "이/가", "gpu-a 가"),
+        ("gpu-n", "이/가", "gpu-n 이"),
+        ("gpu-lab", "으로/로", "gpu-lab 으로"),
+        ("fake-lab", "을/를", "fake-lab 을"),
+        ("gpu-operator", "이/가", "gpu-operator 가"),
+        ("4", "으로/로", "4 로"),
+        ("1", "으로/로", "1 로"),
+        ("노드", "이/가", "노드 가"),
+        ("값", "으로/로", "값 으로"),
+        ("풀", "으로/로", "풀 로"),
+        ("", "이/가", " 가"),
+    ],
+)
+def test_particles(word, particles, expected):
+    assert _judge._p(word, particles) == expected

@@ -8,9 +8,10 @@ import json
 from fractions import Fraction
 
 import pytest
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _ledger
 
 RESOURCE = "nvidia.com/gpu"
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 import base64
 import errno
 import gzip
-import json
 import os
 import socket
 
 import pytest
+
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _kube, _look, _sight
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import api, finished
 

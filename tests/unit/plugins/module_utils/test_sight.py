@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _sight
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import finished
 

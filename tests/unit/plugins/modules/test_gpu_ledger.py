@@ -11,6 +11,7 @@ import stat
 import time
 
 import pytest
+
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import api, finished
 
 LEDGER = {"nodes": {"gpu-a": 4, "gpu-lab": 4}, "allocatable_total": 8, "requested": 4, "free": 4}

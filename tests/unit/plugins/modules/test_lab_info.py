@@ -12,6 +12,7 @@ import time
 
 import pytest
 import yaml
+
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _kube, _sight
 from ansible_collections.gsb.fake_gpu_lab.plugins.modules import gpu_ledger, lab_info
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import api, finished
