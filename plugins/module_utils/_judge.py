@@ -72,7 +72,9 @@ def _p(word: str, particles: str) -> str:
     else:
         # As it is read aloud: digits in Korean (1 일, 2 이), letters as at the end of an English word or alone.
         alone = not word[-2:-1].isalpha()
-        final = {"1": 8, "7": 8, "8": 8, "l": 8}.get(last, 1 if last in ("036lmnr" if alone else "036bckmnp") else 0)
+        final = {"": 0, "1": 8, "7": 8, "8": 8, "l": 8}.get(
+            last, 1 if last in ("036lmnr" if alone else "036bckmnp") else 0
+        )
     if particles == "으로/로" and final == 8:
         return f"{word} {opened}"
     return f"{word} {closed if final else opened}"
