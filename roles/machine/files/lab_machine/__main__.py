@@ -16,20 +16,21 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from lab_machine import facts, rootfs  # noqa: E402
-from lab_machine.cgroups import Cgroup  # noqa: E402
-from lab_machine.contents import contents, differing, write  # noqa: E402
-from lab_machine.keeper import (  # noqa: E402
+from lab_machine import facts, rootfs
+from lab_machine.cgroups import Cgroup
+from lab_machine.contents import contents, differing, write
+from lab_machine.keeper import (
     Fault,
     Keeper,
     Lock,
     clear_leftovers,
+    has_wall,
     link_alias,
     mounts_below,
     start_keeper,
     stop_keeper,
 )
-from lab_machine.settings import Settings  # noqa: E402
+from lab_machine.settings import Settings
 
 
 def plan_for(found: dict[str, Any], settings: Settings) -> dict[str, Any]:
@@ -49,10 +50,12 @@ def leftovers(settings: Settings) -> list[str]:
     cgroup = Cgroup(settings.label)
     if cgroup.exists():
         found.append("cgroups")
-    if link_alias(settings.bridge) is not None:
+    if link_alias(settings.bridge) == settings.alias:
         found.append(settings.bridge)
     if link_alias(settings.veth) is not None:
         found.append(settings.veth)
+    if has_wall(settings):
+        found.append(f"routing rule for {settings.bridge}")
     return found + mounts_below(settings.home)
 
 
@@ -65,13 +68,13 @@ def look(settings: Settings) -> dict[str, Any]:
         "found": found,
         "workarounds": facts.workarounds(found),
         "problems": facts.problems(settings, found, settings.root.is_dir(), running),
-        "packages": facts.missing_packages(found),
+        "packages": facts.missing_packages(found, settings.base.is_dir()),
         "base": {"path": str(settings.base), "made": settings.base.is_dir()},
         "machine": {
             "folder": str(settings.home),
             "made": not rootfs.missing(settings),
             "running": running,
-            "leftovers": leftovers(settings) if named and not running else [],
+            "leftovers": leftovers(settings) if named and not running and "ip" in found["tools"] else [],
         },
     }
 
@@ -135,8 +138,15 @@ def _wait(settings: Settings) -> None:
         left = max(1, int(deadline - time.monotonic()))
         done = subprocess.run(
             [
-                "ssh", "-F", str(settings.ssh / "config"), "-o", "ControlPath=none", "-o", f"ConnectTimeout={left}",
-                settings.name, f"timeout {left} systemctl is-system-running --wait",
+                "ssh",
+                "-F",
+                str(settings.ssh / "config"),
+                "-o",
+                "ControlPath=none",
+                "-o",
+                f"ConnectTimeout={left}",
+                settings.name,
+                f"timeout {left} systemctl is-system-running --wait",
             ],  # fmt: skip
             capture_output=True,
             text=True,
@@ -148,7 +158,10 @@ def _wait(settings: Settings) -> None:
             return
         time.sleep(0.2)
     raise Fault(
-        _story(settings, f"The machine was not ready after {settings.start_timeout} s (ssh to {settings.address}: {said or 'no answer'}).")
+        _story(
+            settings,
+            f"The machine was not ready after {settings.start_timeout} s (ssh to {settings.address}: {said or 'no answer'}).",
+        )
     )
 
 
@@ -166,8 +179,10 @@ def _story(settings: Settings, headline: str) -> str:
 
 def down(settings: Settings, check: bool) -> dict[str, Any]:
     """Stop the machine and remove it with everything that belongs to it."""
+    if problem := facts.name_problem(settings.name):
+        raise Fault(problem)
     if check:
-        did = [f"cleared {what}" for what in leftovers(settings)]
+        did = [f"cleared {what}" for what in leftovers(settings)] if Lock(settings).holder() is None else []
         if settings.home.exists():
             did.append(f"deleted {settings.home}")
         return {"changed": bool(did), "did": did}

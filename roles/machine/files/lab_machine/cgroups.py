@@ -7,6 +7,7 @@ Below it are two: `keeper`, and `machine`, which systemd-nspawn and everything i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -49,11 +50,7 @@ class Cgroup:
         for mountpoint in hierarchies():
             parts = pathlib.PurePosixPath(_mine(mountpoint)).parts[1:]
             at = next(
-                (
-                    index
-                    for index, part in enumerate(parts)
-                    if part in (label, f"{label}.service")
-                ),
+                (index for index, part in enumerate(parts) if part in (label, f"{label}.service")),
                 None,
             )
             if at is None:
@@ -97,10 +94,8 @@ class Cgroup:
             if time.monotonic() > deadline:
                 return False
             for pid in pids:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             time.sleep(0.02)
         return True
 
@@ -135,23 +130,20 @@ class Cgroup:
 def _pids(path: pathlib.Path) -> set[int]:
     found: set[int] = set()
     for folder, _folders, _files in os.walk(path):
-        found.update(
-            int(pid)
-            for pid in pathlib.Path(folder, "cgroup.procs").read_text(encoding="ascii").split()
-        )
+        found.update(int(pid) for pid in pathlib.Path(folder, "cgroup.procs").read_text(encoding="ascii").split())
     return found
 
 
 def _make(path: pathlib.Path) -> None:
     path.mkdir(exist_ok=True)
+    clone = path / "cgroup.clone_children"
+    if not (clone.exists() and (path / "cpuset.cpus").exists()):
+        return
     # A v1 cpuset takes no process before it has CPUs and memory nodes of its own.
     for name in ("cpuset.cpus", "cpuset.mems"):
-        own, parent = path / name, path.parent / name
-        if (path / "cgroup.clone_children").exists() and own.exists():
-            if not own.read_text(encoding="ascii").strip():
-                own.write_text(parent.read_text(encoding="ascii"), encoding="ascii")
-    if (path / "cpuset.cpus").exists() and (path / "cgroup.clone_children").exists():
-        (path / "cgroup.clone_children").write_text("1", encoding="ascii")
+        if not (path / name).read_text(encoding="ascii").strip():
+            (path / name).write_text((path.parent / name).read_text(encoding="ascii"), encoding="ascii")
+    clone.write_text("1", encoding="ascii")
 
 
 def _delegate(path: pathlib.Path) -> None:

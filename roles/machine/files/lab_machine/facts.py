@@ -45,9 +45,7 @@ def _filesystem(path: pathlib.Path) -> str:
     real, best = str(_existing(path).resolve()), ("", "")
     for line in (_read("/proc/self/mounts") or "").splitlines():
         _source, mountpoint, kind = line.split()[:3]
-        if (real + "/").startswith(mountpoint.rstrip("/") + "/") and len(
-            mountpoint
-        ) >= len(best[0]):
+        if (real + "/").startswith(mountpoint.rstrip("/") + "/") and len(mountpoint) >= len(best[0]):
             best = (mountpoint, kind)
     return best[1]
 
@@ -57,24 +55,16 @@ def _networks() -> list[dict[str, str]]:
     if not shutil.which("ip"):
         return []
     found = []
-    run = subprocess.run(
-        ["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True
-    )
+    run = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True)
     for link in json.loads(run.stdout or "[]"):
         for entry in link.get("addr_info", []):
             if "local" in entry:
-                range_ = ipaddress.ip_interface(
-                    f"{entry['local']}/{entry['prefixlen']}"
-                ).network
+                range_ = ipaddress.ip_interface(f"{entry['local']}/{entry['prefixlen']}").network
                 found.append({"range": str(range_), "device": link["ifname"]})
-    run = subprocess.run(
-        ["ip", "-json", "-4", "route"], capture_output=True, text=True, check=True
-    )
+    run = subprocess.run(["ip", "-json", "-4", "route"], capture_output=True, text=True, check=True)
     for route in json.loads(run.stdout or "[]"):
         if route.get("dst", "default") != "default":
-            found.append(
-                {"range": route["dst"], "device": route.get("dev", route.get("type", "a route"))}
-            )
+            found.append({"range": route["dst"], "device": route.get("dev", route.get("type", "a route"))})
     return found
 
 
@@ -83,20 +73,13 @@ def _conntrack_writable() -> bool:
     probe = "exec 3>>/proc/sys/net/netfilter/nf_conntrack_max"
     if not shutil.which("unshare"):
         return False
-    return (
-        subprocess.run(
-            ["unshare", "--net", "sh", "-c", probe], capture_output=True, check=False
-        ).returncode
-        == 0
-    )
+    return subprocess.run(["unshare", "--net", "sh", "-c", probe], capture_output=True, check=False).returncode == 0
 
 
 def gather(settings: Settings) -> dict[str, Any]:
     status = _read("/proc/self/status") or ""
     capabilities = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.M)
-    memory = dict(
-        re.findall(r"^(\w+):\s+(\d+) kB$", _read("/proc/meminfo") or "", re.M)
-    )
+    memory = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read("/proc/meminfo") or "", re.M))
     return {
         "system": os.uname().sysname,
         "root": os.geteuid() == 0,
@@ -106,22 +89,17 @@ def gather(settings: Settings) -> dict[str, Any]:
         "cgroup": 2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
         "cgroup_mounted": os.path.exists("/sys/fs/cgroup/cgroup.controllers")
         or os.path.isdir("/sys/fs/cgroup/systemd"),
-        "sys_resource": bool(
-            capabilities and int(capabilities[1], 16) >> CAP_SYS_RESOURCE & 1
-        ),
+        "sys_resource": bool(capabilities and int(capabilities[1], 16) >> CAP_SYS_RESOURCE & 1),
         "kmsg": os.access("/dev/kmsg", os.R_OK),
         "run_tmpfs": _filesystem(pathlib.Path("/run")) == "tmpfs",
         "modules": os.path.isdir("/lib/modules"),
         "fuse": os.path.exists("/dev/fuse"),
         "cpus": os.cpu_count() or 1,
-        "conntrack_max": int(
-            _read("/proc/sys/net/netfilter/nf_conntrack_max") or 0
-        ),
+        "conntrack_max": int(_read("/proc/sys/net/netfilter/nf_conntrack_max") or 0),
         "conntrack_writable": _conntrack_writable(),
         "networks": _networks(),
-        "disk_gib": round(
-            shutil.disk_usage(_existing(settings.home)).free / 2**30, 1
-        ),
+        "links": {link.name: _read(f"{link}/ifalias") or "" for link in pathlib.Path("/sys/class/net").iterdir()},
+        "disk_gib": round(shutil.disk_usage(_existing(settings.home)).free / 2**30, 1),
         "filesystem": _filesystem(settings.home),
         "memory_gib": round(int(memory.get("MemTotal", 0)) / 2**20, 1),
         "memory_free_gib": round(int(memory.get("MemAvailable", 0)) / 2**20, 1),
@@ -131,12 +109,11 @@ def gather(settings: Settings) -> dict[str, Any]:
 def workarounds(found: dict[str, Any]) -> dict[str, bool]:
     """Which of the known gaps between this host and Kubernetes in a machine have to be bridged."""
     # kube-proxy writes nf_conntrack_max unless it already is exactly what it wants.
-    wanted = max(131072, 32768 * found["cpus"])
+    wanted = min(max(131072, 32768 * found["cpus"]), 1048576)
     return {
         "cgroup_v1": found["cgroup"] == 1,
         "oom_score": not found["sys_resource"],
-        "conntrack": not found["conntrack_writable"]
-        and found["conntrack_max"] != wanted,
+        "conntrack": not found["conntrack_writable"] and found["conntrack_max"] != wanted,
         "kmsg": not found["kmsg"],
         "private_run": not found["run_tmpfs"],
     }
@@ -170,9 +147,7 @@ def network_problem(network: str) -> str | None:
     return None
 
 
-def problems(
-    settings: Settings, found: dict[str, Any], made: bool, running: bool
-) -> list[str]:
+def problems(settings: Settings, found: dict[str, Any], made: bool, running: bool) -> list[str]:
     """Everything that stands in the way, each as a sentence that says what to do about it."""
     if found["system"] != "Linux":
         return [
@@ -194,7 +169,7 @@ def problems(
             "The embedded machine is a container of its own with mounts and a bridge, and only root can make it: "
             "run the same command with sudo, or as root."
         )
-    missing = missing_packages(found)
+    missing = missing_packages(found, settings.base.is_dir())
     if missing and not found["apt"]:
         says.append(
             f"Missing here: {', '.join(missing)} (Debian's names), and there is no apt-get to install them with: "
@@ -209,6 +184,11 @@ def problems(
         says.append(
             f"{settings.folder} is on an {found['filesystem']} file system, on which containers cannot be stacked: "
             "set machine_folder to a folder on a real disk (ext4, xfs, btrfs)."
+        )
+    if found["links"].get(settings.bridge, settings.alias) != settings.alias:
+        says.append(
+            f"There is a network device {settings.bridge} that is not this machine's: set machine_name to another name, "
+            f"or remove the device (ip link delete {settings.bridge})."
         )
     if not running:
         ours = ipaddress.IPv4Network(settings.network)
@@ -239,5 +219,7 @@ def problems(
     return says
 
 
-def missing_packages(found: dict[str, Any]) -> list[str]:
-    return sorted({TOOLS[name] for name in TOOLS if name not in found["tools"]})
+def missing_packages(found: dict[str, Any], base_made: bool) -> list[str]:
+    """Debian's names of what is missing; mmdebstrap only for as long as there is no base root folder."""
+    needed = set(TOOLS) - ({"mmdebstrap"} if base_made else set())
+    return sorted({TOOLS[name] for name in needed - set(found["tools"])})

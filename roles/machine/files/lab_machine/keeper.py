@@ -22,7 +22,6 @@ from lab_machine.settings import Settings
 
 REBOOT = 133
 PR_SET_PDEATHSIG = 1
-ALIAS = "gsb-fake-gpu-lab"
 
 
 class Fault(Exception):
@@ -84,25 +83,38 @@ def link_alias(name: str) -> str | None:
         return None
 
 
-def remove_bridge(settings: Settings) -> bool:
-    alias = link_alias(settings.bridge)
-    if alias is None:
-        return False
-    if alias != f"{ALIAS} {settings.name}":
-        raise Fault(
-            f"There is a network device {settings.bridge} that is not this machine's: "
-            f"set machine_name to another name, or remove the device (ip link delete {settings.bridge})."
-        )
-    run("ip", "link", "delete", "dev", settings.bridge)
-    return True
+def wall(settings: Settings) -> list[str]:
+    """The rule that nothing which comes from the bridge goes any further, as arguments of `ip rule`."""
+    return ["unreachable", "iif", settings.bridge, "priority", "77"]
+
+
+def has_wall(settings: Settings) -> bool:
+    return f" iif {settings.bridge} " in run("ip", "-4", "rule", "show", "priority", "77")
+
+
+def remove_bridge(settings: Settings) -> list[str]:
+    removed = []
+    if link_alias(settings.bridge) == settings.alias:
+        run("ip", "link", "delete", "dev", settings.bridge)
+        removed.append(f"network device {settings.bridge}")
+    while has_wall(settings):
+        run("ip", "-4", "rule", "delete", *wall(settings))
+        removed.append(f"routing rule for {settings.bridge}")
+    return removed
 
 
 def make_bridge(settings: Settings) -> None:
     name = settings.bridge
     run("ip", "link", "add", "name", name, "type", "bridge")
-    run("ip", "link", "set", "dev", name, "alias", f"{ALIAS} {settings.name}", "addrgenmode", "none")
-    # The machine has a default route to the bridge, and here it ends, whatever else the host routes.
-    pathlib.Path(f"/proc/sys/net/ipv4/conf/{name}/forwarding").write_text("0", encoding="ascii")
+    run("ip", "link", "set", "dev", name, "alias", settings.alias, "addrgenmode", "none")
+    # The machine has a default route to the bridge, and here it ends, whatever the host routes for others. Forwarding
+    # is on for the answer alone: "no route to host", at once. Without the rule there is silence instead.
+    try:
+        run("ip", "-4", "rule", "add", *wall(settings))
+        forwarding = "1"
+    except Fault:
+        forwarding = "0"
+    pathlib.Path(f"/proc/sys/net/ipv4/conf/{name}/forwarding").write_text(forwarding, encoding="ascii")
     run("ip", "address", "add", f"{settings.gateway}/24", "broadcast", "+", "dev", name)
     run("ip", "link", "set", "dev", name, "up")
 
@@ -128,8 +140,7 @@ def clear_leftovers(settings: Settings) -> list[str]:
     if link_alias(settings.veth) is not None:
         run("ip", "link", "delete", "dev", settings.veth)
         cleared.append(f"network device {settings.veth}")
-    if remove_bridge(settings):
-        cleared.append(f"network device {settings.bridge}")
+    cleared += remove_bridge(settings)
     for mountpoint in reversed(mounts_below(settings.home)):
         run("umount", "--lazy", mountpoint)
         cleared.append(f"mount on {mountpoint}")

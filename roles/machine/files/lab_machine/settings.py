@@ -56,6 +56,11 @@ class Settings:
         return f"vb-{self.name}"
 
     @property
+    def alias(self) -> str:
+        """Written on the bridge, so that nobody else's is taken for it."""
+        return f"gsb-fake-gpu-lab {self.name}"
+
+    @property
     def label(self) -> str:
         """Name of the cgroup and of the transient unit; nobody else's starts so."""
         return f"gsb-fake-gpu-lab-{self.name}"
@@ -71,11 +76,6 @@ class Settings:
     @property
     def ssh(self) -> pathlib.Path:
         return self.home / "ssh"
-
-    @property
-    def plan(self) -> pathlib.Path:
-        """What the keeper reads: written by the role, from what it found."""
-        return self.home / "plan.json"
 
     @property
     def base_key(self) -> str:
