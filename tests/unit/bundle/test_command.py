@@ -29,7 +29,8 @@ def fake_go(folder: pathlib.Path, version: str) -> dict[str, str]:
 
 @pytest.fixture
 def nowhere_else(monkeypatch):
-    """Only PATH is searched: what is unpacked on this machine does not help."""
+    """What is unpacked on this machine, or installed beside the Python that runs the tests, does not help."""
+    monkeypatch.setattr(command.sys, "executable", "/nowhere/python")
     access = os.access
     monkeypatch.setattr(
         command.os, "access", lambda path, mode: not str(path).startswith("/usr/") and access(path, mode)
@@ -49,6 +50,12 @@ def test_a_go_that_is_too_old_is_named_with_the_way_out(tmp_path, nowhere_else):
     assert "Go 1.26 or newer" in text
     assert f"go1.19.8 at {tmp_path}/bin/go" in text
     assert "Next: " in text
+
+
+def test_a_go_beside_the_python_that_runs_is_found(tmp_path, nowhere_else, monkeypatch):
+    fake_go(tmp_path / "venv", "go1.27.3")
+    monkeypatch.setattr(command.sys, "executable", str(tmp_path / "venv/python"))
+    assert command.find_go("1.26", {"PATH": "/nowhere"}).version == "go1.27.3"
 
 
 def test_a_go_that_is_missing_is_named_with_the_way_out(tmp_path, nowhere_else):
