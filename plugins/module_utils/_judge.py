@@ -843,9 +843,12 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     gpu_3 = sight.pod("gpu-3")
 
     _need_node(sight, verdict)
+    status = (release or {}).get("status")
+    # An upgrade that was broken off is for step 6 itself to do again.
+    again = status in ("failed", "pending-upgrade", "pending-rollback") and (release or {}).get("revision", 0) > 1
     verdict.needs(
         "release",
-        release is not None and release.get("status") == "deployed",
+        status == "deployed" or again,
         seen=NONE if release is None else release.get("status") or release.get("error"),
         expected="deployed",
         tag="install",
@@ -912,7 +915,6 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     upgrade = f"helm upgrade {names.release} <chart> -n {space} -f {where} --reuse-values"
     refused = mapping(sight.look, "errors").get("release")
     trouble = refused or (release or {}).get("error")
-    status = (release or {}).get("status")
     verdict.check(
         "release.deployed",
         status == "deployed",

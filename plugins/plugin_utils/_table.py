@@ -93,11 +93,11 @@ def origin_line(origin: t.Any, lang: str = "en") -> str:
 
 
 def _trouble(verdict: t.Mapping[str, t.Any], lang: str) -> t.Iterator[str]:
-    """What a step that is not done lacks. Checks that wait for others are left out: those say it already."""
-    for ground in verdict["ground"]:
-        if not ground["ok"]:
-            yield from (f"! {word('first', lang)}: {hint}" for hint in in_words(ground["hint"], lang))
-            yield f"  {word('seen', lang)}: {ground['seen']}"
+    """What a step that is not done lacks: the first ground, then its checks. Those that wait for others are left out."""
+    ground = next((ground for ground in verdict["ground"] if not ground["ok"]), None)
+    if ground:
+        yield from (f"! {word('first', lang)}: {hint}" for hint in in_words(ground["hint"], lang))
+        yield f"  {word('seen', lang)}: {ground['seen']}"
     for check in verdict["checks"]:
         if check["ok"] or check["because"]:
             continue

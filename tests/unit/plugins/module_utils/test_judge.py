@@ -455,6 +455,8 @@ LACKS = [
     ("node.full", 4, advertising("gpu-lab", 4), "fake_gpu_operator", "fake_gpu_operator_pool_size=2"),
     ("release", 5, no_release, "install", "--tags install"),
     ("release", 5, release(status="failed"), "install", "--tags install"),
+    ("release", 5, release(status="pending-install"), "install", "--tags install"),
+    ("release", 5, lambda look: look.update(release={"revision": 2, "error": "?"}), "install", "--tags install"),
     ("gpu3.waits", 4, lambda look: None, "step5", "--tags step5"),
     ("gpu3.waits", 6, failed("gpu-3"), "step5", "--tags step5"),
     ("pending.reason", 5, no_file("pending.txt"), "step5", "--tags step5"),
@@ -590,6 +592,15 @@ def test_step_5_cannot_be_done_again_once_the_pool_has_grown():
     look = finished.lab(6)
     no_file("pending.txt")(look)
     assert "node.full" in failing(judged(look, [5])[0], "ground")
+
+
+@pytest.mark.parametrize("status", ["failed", "pending-upgrade", "pending-rollback"])
+def test_step_6_can_do_an_upgrade_again_that_was_broken_off(status):
+    look = finished.lab(5)
+    release(status=status, revision=2)(look)
+    (verdict,) = judged(look, [6])
+    assert failing(verdict, "ground") == []
+    assert "release.deployed" in failing(verdict)
 
 
 def test_a_second_line_of_refusals_is_no_pod_left_behind():
