@@ -11,7 +11,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gsb.fake_gpu_lab.standins.build import builder
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, command
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
 
 display = Display()
@@ -33,6 +33,8 @@ class ActionModule(ActionBase):
                 "rebuild": {"type": "list", "elements": "str", "default": []},
             }
         )
+        # This runs in a worker; what is built stays, so the worker may go with the playbook at any moment.
+        command.end_with_parent()
         try:
             outcome = builder.Builder(
                 builder.Settings(

@@ -70,7 +70,9 @@ def choose(
         return Choice("standin", "stand-ins are built, as bundle_source=standin says")
     if wanted == "upstream":
         return Choice(
-            "", "Downloading the upstream releases is not in this version: bundle_source=upstream cannot be used yet"
+            "",
+            "Downloading the upstream releases is not in this version, so bundle_source=upstream cannot be used yet. "
+            "Next: -e bundle_source=standin",
         )
     problems = probe(hosts, timeout, reach_host)
     if not problems:

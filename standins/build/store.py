@@ -235,12 +235,18 @@ class Store:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder even where it holds read-only folders."""
+    """Remove a folder even where it holds read-only folders, or a killed run's last process still adds to it."""
 
     def make_writable(function: Callable[..., Any], name: str, _error: Any) -> None:
-        Path(name).parent.chmod(0o755)
-        with suppress(OSError):
-            Path(name).chmod(0o755)
+        # Only folders: a file may be a hard link to one that stays.
+        for folder in (Path(name).parent, Path(name)):
+            if folder.is_dir() and not folder.is_symlink():
+                folder.chmod(0o755)
         function(name)
 
+    for _turn in range(5):
+        with suppress(OSError):
+            shutil.rmtree(path, onerror=make_writable)
+            return
+        time.sleep(0.2)
     shutil.rmtree(path, onerror=make_writable)

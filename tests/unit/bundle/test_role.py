@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The role and its plugins, run by Ansible itself where nothing is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def play(tmp_path: pathlib.Path, tasks: list[dict], *options: str, path: str = "", **variables) -> tuple[int, str]:
+    playbook = tmp_path / "play.yml"
+    # A playbook in JSON is a playbook in YAML.
+    playbook.write_text(
+        json.dumps([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}])
+    )
+    answer = subprocess.run(
+        [
+            pathlib.Path(sys.executable).parent / "ansible-playbook",
+            *("-i", "localhost,", "-e", json.dumps(variables), *options, playbook),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "ANSIBLE_FORCE_COLOR": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.returncode, answer.stdout + answer.stderr
+
+
+ROLE = [{"ansible.builtin.include_role": {"name": "gsb.fake_gpu_lab.bundle"}}]
+
+
+def test_upstream_is_refused_in_a_sentence(tmp_path):
+    status, text = play(tmp_path, ROLE, bundle_source="upstream", bundle_cache_dir=str(tmp_path / "cache"))
+    assert status == 2
+    assert "Downloading the upstream releases is not in this version" in text
+    assert "bundle_source=standin" in text
+    assert not (tmp_path / "cache").exists()
+
+
+def test_another_source_is_refused_by_the_argument_specs(tmp_path):
+    status, text = play(tmp_path, ROLE, bundle_source="somewhere")
+    assert status == 2
+    assert "auto, upstream, standin" in text
+
+
+@pytest.fixture
+def no_umoci(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "dpkg-query").write_text(
+        "#!/bin/sh\necho ca-certificates installed\necho skopeo config-files\nexit 1\n",
+    )
+    (folder / "dpkg-query").chmod(0o755)
+    return str(folder)
+
+
+def test_missing_packages_are_named_when_none_may_be_installed(tmp_path, no_umoci):
+    status, text = play(
+        tmp_path,
+        ROLE,
+        path=no_umoci,
+        bundle_source="standin",
+        bundle_install_packages=False,
+        bundle_cache_dir=str(tmp_path / "cache"),
+    )
+    assert status == 2
+    assert "apt-get install skopeo umoci" in text
+    assert "ca-certificates" not in text.split("apt-get install")[1].split("\n")[0]
+
+
+def test_a_rehearsal_names_missing_packages_and_goes_on(tmp_path, no_umoci):
+    status, text = play(
+        tmp_path, ROLE, "--check", path=no_umoci, bundle_source="standin", bundle_cache_dir=str(tmp_path / "cache")
+    )
+    assert status == 0, text
+    assert "apt would install skopeo, umoci" in text
+    assert "Kubernetes v1.36.3: would be built (not built yet)" in text
+    assert not (tmp_path / "cache").exists()
+
+
+def test_what_goes_wrong_in_the_builder_is_the_tasks_message(tmp_path):
+    task = {
+        "gsb.fake_gpu_lab.standin_bundle": {
+            "bundle_dir": str(tmp_path / "bundle"),
+            "cache_dir": str(tmp_path / "cache"),
+            "rebuild": ["no-such-part"],
+        }
+    }
+    status, text = play(tmp_path, [task])
+    assert status == 2
+    assert "There is no part no-such-part" in text
+    assert "Next: one of: " in text
