@@ -155,6 +155,14 @@ class Operator:
     def exec(self, name, command):
         return self.cluster.kubectl(f"-n {PODS} exec {name} -- {command}")
 
+    def env(self, name):
+        """Environment of the pod's container."""
+        return dict(line.split("=", 1) for line in self.exec(name, "env").splitlines() if "=" in line)
+
+    def devices(self, name):
+        """Ids of the cards that the pod's container got."""
+        return self.env(name)["MOCK_NVIDIA_VISIBLE_DEVICES"].split(",")
+
     def delete_pod(self, name):
         self.cluster.kubectl(f"-n {PODS} delete pod {name} --ignore-not-found --timeout=60s")
 

@@ -43,10 +43,23 @@ def kwok_node(operator):
 
 
 @pytest.fixture
-def gpu_pod(operator):
-    operator.run_pod("gpu-pod")
-    yield "gpu-pod"
-    operator.delete_pod("gpu-pod")
+def run_pod(operator):
+    names = []
+
+    def run(name, **options):
+        names.append(name)
+        operator.run_pod(name, **options)
+        return name
+
+    yield run
+    for name in names:
+        operator.delete_pod(name)
+    operator.cluster.until(lambda: operator.holders() == set(), "the topology has no cards of deleted pods", 30)
+
+
+@pytest.fixture
+def gpu_pod(run_pod):
+    return run_pod("gpu-pod")
 
 
 def operators(labels):
@@ -93,10 +106,10 @@ def test_kwok_plugin_looks_at_new_config_maps_only(operator, cluster, kwok_node)
     cluster.until(lambda: operator.gpus(kwok_node) == (POOL_SIZE + 1,) * 2, "a new plugin reads it", 30)
 
 
-def test_kwok_pod(operator, cluster, kwok_node):
-    operator.run_pod("far", node=kwok_node)
-    cluster.until(lambda: operator.holders(kwok_node) == {(PODS, "far")}, "the topology says who has the card", 30)
-    operator.delete_pod("far")
+def test_kwok_pod(operator, cluster, kwok_node, run_pod):
+    far = run_pod("far", node=kwok_node)
+    cluster.until(lambda: operator.holders(kwok_node) == {(PODS, far)}, "the topology says who has the card", 30)
+    operator.delete_pod(far)
     cluster.until(lambda: operator.holders(kwok_node) == set(), "the card is free again", 30)
 
 
@@ -257,7 +270,7 @@ def test_pool_label_decides(operator, cluster):
 
 
 def test_inside_a_container(operator, cluster, gpu_pod):
-    env = dict(line.split("=", 1) for line in operator.exec(gpu_pod, "env").splitlines() if "=" in line)
+    env = operator.env(gpu_pod)
     assert uuid.UUID(env["MOCK_NVIDIA_VISIBLE_DEVICES"]).version == 4
     assert env["NODE_NAME"] == operator.node
     assert env["HOSTNAME"] == gpu_pod
@@ -265,39 +278,32 @@ def test_inside_a_container(operator, cluster, gpu_pod):
     table = operator.exec(gpu_pod, "nvidia-smi")
     assert "NVIDIA-SMI 470.129.06   Driver Version: 470.129.06   CUDA Version: 11.4" in table
     assert "|   0  Tesla-K80   " in table
-    assert "| " + " 11441MiB / 11441MiB |" in table
+    assert "|  11441MiB / 11441MiB |" in table
     assert "|   1  " not in table
 
 
-def test_two_cards_for_one_container(operator, cluster):
-    operator.run_pod("both", gpus=2)
-    try:
-        devices = operator.exec("both", "printenv MOCK_NVIDIA_VISIBLE_DEVICES").strip().split(",")
-        assert len({uuid.UUID(device) for device in devices}) == 2
-        cluster.until(
-            lambda: [gpu["status"]["allocatedBy"]["pod"] for gpu in operator.topology()["gpus"]] == ["both", "both"],
-            "both cards are the pod's",
-            15,
-        )
-        table = operator.exec("both", "nvidia-smi")
-        assert "|   0  Tesla-K80 " in table
-        assert "|   1  Tesla-K80 " in table
-    finally:
-        operator.delete_pod("both")
-    cluster.until(lambda: operator.holders() == set(), "both cards are free again", 30)
+def test_two_cards_for_one_container(operator, cluster, run_pod):
+    run_pod("both", gpus=2)
+    assert len({uuid.UUID(device) for device in operator.devices("both")}) == 2
+    cluster.until(
+        lambda: [gpu["status"]["allocatedBy"]["pod"] for gpu in operator.topology()["gpus"]] == ["both", "both"],
+        "both cards are the pod's",
+        15,
+    )
+    table = operator.exec("both", "nvidia-smi")
+    assert "|   0  Tesla-K80 " in table
+    assert "|   1  Tesla-K80 " in table
 
 
-def test_device_ids_are_new_after_a_restart_of_the_plugin(operator):
-    operator.run_pod("before")
-    before = operator.exec("before", "printenv MOCK_NVIDIA_VISIBLE_DEVICES").strip()
+def test_device_ids_are_new_after_a_restart_of_the_plugin(operator, run_pod):
+    run_pod("before")
+    before = operator.devices("before")
     operator.restart("daemonset/device-plugin")
     operator.wait_for(POOL_SIZE)
     # The pod that runs keeps the id it got, which the node no longer has.
-    assert operator.exec("before", "printenv MOCK_NVIDIA_VISIBLE_DEVICES").strip() == before
-    operator.run_pod("after")
-    assert operator.exec("after", "printenv MOCK_NVIDIA_VISIBLE_DEVICES").strip() != before
-    operator.delete_pod("before")
-    operator.delete_pod("after")
+    assert operator.devices("before") == before
+    run_pod("after")
+    assert operator.devices("after") != before
 
 
 def test_nvidia_smi_without_a_topology_server(operator, cluster, gpu_pod):

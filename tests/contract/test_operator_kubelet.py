@@ -37,7 +37,7 @@ def test_no_gpus_after_a_restart_until_the_plugin_restarts(operator, cluster):
     assert after["phase"] == "Running"
     assert after["containerStatuses"][0]["containerID"] == before["containerID"]
     assert after["containerStatuses"][0]["restartCount"] == 0
-    assert operator.exec("gpu-pod", "printenv HOSTNAME").strip() == "gpu-pod"
+    assert operator.env("gpu-pod")["HOSTNAME"] == "gpu-pod"
 
     operator.restart("daemonset/device-plugin")
     begun = time.monotonic()

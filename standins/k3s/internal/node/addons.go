@@ -76,6 +76,12 @@ func (a *addons) writePackaged() error {
 	if err != nil {
 		return err
 	}
+	for _, name := range a.disable {
+		known := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name+".yaml" })
+		if !known && !slices.Contains(absentComponents, name) {
+			a.log.Warn("disable names no packaged component", "name", name)
+		}
+	}
 	for _, e := range entries {
 		if slices.Contains(a.disable, strings.TrimSuffix(e.Name(), ".yaml")) {
 			continue

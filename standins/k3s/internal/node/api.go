@@ -53,6 +53,7 @@ func (a *apiClient) do(ctx context.Context, method, path, contentType string, bo
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("User-Agent", "k3s-supervisor")
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
@@ -87,7 +88,7 @@ func (a *apiClient) patch(ctx context.Context, path string, change any) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.do(ctx, http.MethodPatch, path, "application/merge-patch+json", body)
+	_, err = a.do(ctx, http.MethodPatch, path+"?fieldManager=k3s-supervisor", "application/merge-patch+json", body)
 	return err
 }
 

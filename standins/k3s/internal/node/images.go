@@ -67,7 +67,12 @@ func (l *Layout) newImages(log *slog.Logger) *images {
 	return &images{
 		dir: l.agent("images"), log: log, seen: map[string]stamp{}, failed: map[string]int{}, done: map[string]imported{},
 		importArchive: func(ctx context.Context, archive io.Reader) error {
-			_, err := process.Run(ctx, env, archive, l.program("ctr"), "images", "import", "--label", "io.cri-containerd.pinned=pinned", "-")
+			out, err := process.Run(ctx, env, archive, l.program("ctr"), "images", "import", "--label", "io.cri-containerd.pinned=pinned", "-")
+			if err != nil && out != "" {
+				// What it only warns of comes first.
+				lines := strings.Split(out, "\n")
+				err = errors.New(lines[len(lines)-1])
+			}
 			return err
 		},
 		pull: func(ctx context.Context, image string) error {

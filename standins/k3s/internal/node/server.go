@@ -174,7 +174,9 @@ func (s *Server) bringUp(ctx context.Context, began time.Time, spawn func(func()
 	up.Store("etcd", true)
 	s.log.Info("the datastore is up", "after", since(began))
 	s.status("starting the API server")
-	s.start(process.Spec{Name: "kube-apiserver", Path: l.program("kube-apiserver"), Args: l.apiserverArgs(c), Grace: 8 * time.Second}, &up)
+	// It would wait for the watches of the pods, a minute at most; all that it
+	// knows is in the datastore by then.
+	s.start(process.Spec{Name: "kube-apiserver", Path: l.program("kube-apiserver"), Args: l.apiserverArgs(c), Grace: 2 * time.Second}, &up)
 	api, err := l.newAPIClient()
 	if err != nil {
 		return err

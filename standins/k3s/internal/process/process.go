@@ -158,7 +158,7 @@ func (p *Process) run() string {
 		select {
 		case err = <-ended:
 		case <-time.After(p.spec.Grace):
-			p.log.Warn(p.spec.Name+" does not stop; it is killed", "after", p.spec.Grace.String())
+			p.log.Info(p.spec.Name+" is not done; it is killed", "after", p.spec.Grace.String())
 			_ = command.Process.Kill()
 			err = <-ended
 		}
