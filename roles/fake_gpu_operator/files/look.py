@@ -44,7 +44,6 @@ PAUSE = 0.5
 REACHED = {
     "look": lambda seen: True,
     "topologies_exist": lambda seen: not seen["lacking"],
-    "topologies_right": lambda seen: not seen["lacking"] and not seen["wrong"],
     "ready_or_stuck": lambda seen: seen["ready"] or bool(seen["restart"]),
     "ready": lambda seen: seen["ready"],
 }
