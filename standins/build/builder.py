@@ -116,11 +116,13 @@ class Builder:
     def run(self) -> Outcome:
         """Bring the bundle up to date. Nothing is written in check mode."""
         began = time.monotonic()
-        self._compute_keys()
         if self.settings.check:
+            self._compute_keys()
             outcome = self._look_only()
         else:
             with self.store.lock(self.say, patience=self.settings.patience, heartbeat=self.settings.heartbeat):
+                # Only now: waiting for another run may take long, and sources are edited meanwhile.
+                self._compute_keys()
                 outcome = self._bring_up_to_date()
         outcome.seconds = time.monotonic() - began
         return outcome
@@ -143,31 +145,31 @@ class Builder:
         missing: dict[str, str] = {}
         names = set(self.parts)
         asked = self._made_of(self.settings.rebuild)
+        forced = set(asked)
         for name in self._wanted():
             if name in asked:
                 missing[name] = "asked for"
                 continue
-            stored, wrong = self.store.find(name, self.keys[name], verify=self.settings.verify)
+            stored, wrong = self.store.find(
+                name, self.keys[name], verify=self.settings.verify, remember=not self.settings.check
+            )
             if stored is not None:
                 self.ready[name] = stored
             elif wrong:
                 missing[name] = f"broken: {wrong}"
+                forced.add(name)
             else:
                 missing[name] = keys.why_changed(self.store.last_inputs(name, names), self.inputs[name])
         # What is only an ingredient need not be there when everything made of it is.
-        return {
-            name: why
-            for name, why in missing.items()
-            if why.startswith(("broken", "asked")) or self._is_used(name, missing)
-        }
-
-    def _is_used(self, name: str, missing: Collection[str]) -> bool:
-        users = [part.name for part in self.parts.values() if name in part.needs]
-        return (
-            not users
-            or name in self.settings.only
-            or any(user in missing and self._is_used(user, missing) for user in users)
-        )
+        ingredients = {need for part in self.parts.values() for need in part.needs}
+        needed: set[str] = set()
+        todo = [name for name in missing if name not in ingredients or name in forced or name in self.settings.only]
+        while todo:
+            name = todo.pop()
+            if name in missing and name not in needed:
+                needed.add(name)
+                todo += self.parts[name].needs
+        return {name: why for name, why in missing.items() if name in needed}
 
     def listing(self) -> list[tuple[str, str, str]]:
         """Every part with its key and whether it is there."""
@@ -182,7 +184,7 @@ class Builder:
         changed = bool(missing)
         if not missing and not self.settings.only:
             manifest, entries = bundle.describe(self.pins, self.ready, self.settings.arch)
-            if differs := bundle.what_differs(self.settings.bundle, manifest, entries):
+            if differs := bundle.what_differs(self.settings.bundle, manifest, entries, verify=self.settings.verify):
                 self.say(f"the bundle would be put together again: {differs}")
                 changed = True
         return Outcome(changed, built=list(missing), reused=list(self.ready))
@@ -200,7 +202,7 @@ class Builder:
         if self.settings.only:
             return outcome
         manifest, entries = bundle.describe(self.pins, self.ready, self.settings.arch)
-        if differs := bundle.what_differs(self.settings.bundle, manifest, entries):
+        if differs := bundle.what_differs(self.settings.bundle, manifest, entries, verify=self.settings.verify):
             bundle.assemble(self.settings.bundle, manifest, entries)
             size = sum(entry.described["size"] for entry in entries)
             self.say(

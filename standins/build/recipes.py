@@ -366,7 +366,9 @@ def image_parts(pins: Pins, checkout: Path) -> list[Part]:
         if image.program is None:
             fill, needs, settings = known[image.name]
         else:
-            spec = made[image.program]
+            spec = made.get(image.program)
+            if not isinstance(spec, dict) or not {"files", "entrypoint"} <= set(spec):
+                raise BuildError(f"{checkout / OPERATOR / 'images.json'} does not describe {image.program}.")
             files = {target: ("operator-programs", name) for target, name in spec["files"].items()}
             fill, needs, settings = programs_only(files, spec["entrypoint"]), ("operator-programs",), {"spec": spec}
         parts.append(image_part(image, fill, needs=needs, settings=settings))

@@ -131,11 +131,11 @@ class Store:
     def folder(self, name: str, key: str) -> Path:
         return self.parts / f"{name}-{key}"
 
-    def find(self, name: str, key: str, *, verify: bool = False) -> tuple[Stored | None, str]:
+    def find(self, name: str, key: str, *, verify: bool = False, remember: bool = True) -> tuple[Stored | None, str]:
         """The part, when it is there and whole; else None and what is wrong with it ('' when it is just absent).
 
         A file is trusted without reading it when its size, time and inode are those of the last time it was read and
-        found right. `verify` reads everything.
+        found right. `verify` reads everything; without `remember` nothing is noted for the next time.
         """
         folder = self.folder(name, key)
         if not folder.is_dir():
@@ -158,7 +158,7 @@ class Store:
                 return None, f"{file.path} has {status.st_size} bytes instead of {file.size}"
             if (verify or seen.get(file.path) != now[file.path]) and sha256_of(path) != file.sha256:
                 return None, f"{file.path} does not have its sha256"
-        if seen != now:
+        if remember and seen != now:
             with suppress(OSError):
                 write_atomically(folder / SEEN, json.dumps(now))
         return stored, ""

@@ -172,6 +172,26 @@ def test_an_ingredient_that_is_gone_is_not_built_while_what_is_made_of_it_is_the
     assert sorted(lab.built) == ["k3s", "kube", "runc"]
 
 
+def test_a_broken_ingredient_is_built_again_though_nothing_needs_it_now(lab):
+    lab.run()
+    (path,) = lab.cache.glob("parts/runc-*/runc")
+    path.write_text("rubbish")
+    remove_tree(next(lab.cache.glob("parts/kube-*")))
+    assert lab.run().built == ["runc"]
+
+
+def test_what_was_edited_while_waiting_for_another_run_is_what_is_built(lab, monkeypatch):
+    lock = builder_module.Store.lock
+
+    def slow(store, *arguments, **options):
+        (lab.checkout / "runc/source").write_text("RUNC")
+        return lock(store, *arguments, **options)
+
+    monkeypatch.setattr(builder_module.Store, "lock", slow)
+    lab.run()
+    assert content(lab) == "kubeRUNC"
+
+
 def test_what_is_asked_for_is_built_again_with_all_that_is_made_of_it(lab):
     lab.run()
     lab.run(rebuild=frozenset({"runc"}))
@@ -199,11 +219,13 @@ def test_check_mode_says_what_would_be_built_and_writes_nothing(lab):
     lab.run()
     assert not lab.run(check=True).changed
     (lab.bundle / "bin/k3s").unlink()
-    before = sorted(lab.cache.rglob("*"))
+    for path in lab.cache.glob("parts/*/*"):
+        os.utime(path, (1, 1))
+    before = {path: path.stat().st_mtime_ns for path in sorted(lab.cache.rglob("*"))}
     outcome = lab.run(check=True)
     assert outcome.changed
     assert lab.said == ["the bundle would be put together again: bin/k3s is missing"]
-    assert sorted(lab.cache.rglob("*")) == before
+    assert {path: path.stat().st_mtime_ns for path in sorted(lab.cache.rglob("*"))} == before
 
 
 def test_a_failed_build_is_reported_and_the_rest_is_kept(lab):

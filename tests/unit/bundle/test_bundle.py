@@ -11,6 +11,7 @@ import pathlib
 import pytest
 
 from ansible_collections.gsb.fake_gpu_lab.standins.build import bundle
+from ansible_collections.gsb.fake_gpu_lab.standins.build.store import sha256_of
 
 
 @pytest.fixture
@@ -25,8 +26,8 @@ def parts(tmp_path):
 
 def entries_of(parts: pathlib.Path) -> list[bundle.Entry]:
     return [
-        bundle.Entry("bin/helm", parts / "helm", {"path": "bin/helm"}),
-        bundle.Entry("images/pause.tar", parts / "pause.tar", {"path": "images/pause.tar"}),
+        bundle.Entry("bin/helm", parts / "helm", {"sha256": sha256_of(parts / "helm")}),
+        bundle.Entry("images/pause.tar", parts / "pause.tar", {"sha256": sha256_of(parts / "pause.tar")}),
     ]
 
 
@@ -60,8 +61,12 @@ def test_a_copy_is_as_good_as_a_link(folder, parts, monkeypatch):
     bundle.assemble(folder, manifest_of(), entries_of(parts))
     assert not (folder / "bin/helm").samefile(parts / "helm")
     assert bundle.what_differs(folder, manifest_of(), entries_of(parts)) == ""
+    times = (folder / "bin/helm").stat()
     (folder / "bin/helm").write_text("HELM")
     assert bundle.what_differs(folder, manifest_of(), entries_of(parts)) == "bin/helm has changed"
+    os.utime(folder / "bin/helm", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert bundle.what_differs(folder, manifest_of(), entries_of(parts)) == ""
+    assert bundle.what_differs(folder, manifest_of(), entries_of(parts), verify=True) == "bin/helm has changed"
 
 
 def remove_file(folder):
