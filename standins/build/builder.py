@@ -143,7 +143,6 @@ class Builder:
     def _missing(self) -> dict[str, str]:
         """The parts that have to be built, each with the reason."""
         missing: dict[str, str] = {}
-        names = set(self.parts)
         asked = self._made_of(self.settings.rebuild)
         forced = set(asked)
         for name in self._wanted():
@@ -159,7 +158,7 @@ class Builder:
                 missing[name] = f"broken: {wrong}"
                 forced.add(name)
             else:
-                missing[name] = keys.why_changed(self.store.last_inputs(name, names), self.inputs[name])
+                missing[name] = keys.why_changed(self.store.last_inputs(name), self.inputs[name])
         # What is only an ingredient need not be there when everything made of it is.
         ingredients = {need for part in self.parts.values() for need in part.needs}
         needed: set[str] = set()

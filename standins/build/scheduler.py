@@ -80,7 +80,7 @@ def run(
                     seconds = time.monotonic() - began
                     failure = future.exception()
                     if failure is not None:
-                        observer.failed(task.name, seconds, [item.name for item, _ in running.values()])
+                        observer.failed(task.name, seconds, [item.name for item, _began in running.values()])
                         raise failure
                     finished.add(task.name)
                     observer.finished(task.name, seconds)

@@ -163,19 +163,15 @@ class Store:
                 write_atomically(folder / SEEN, json.dumps(now))
         return stored, ""
 
-    def last_inputs(self, name: str, names: set[str]) -> Mapping[str, Any] | None:
+    def last_inputs(self, name: str) -> Mapping[str, Any] | None:
         """The inputs of the newest build of a part, to say what has changed since."""
-        newest = max(self._folders(name, names), key=lambda folder: folder.stat().st_mtime, default=None)
+        newest = max(self._folders(name), key=lambda folder: folder.stat().st_mtime, default=None)
         record = read_json(newest / RECORD) if newest else None
         return record.get("inputs") if isinstance(record, dict) else None
 
-    def _folders(self, name: str, names: set[str]) -> list[Path]:
-        found = []
-        for folder in self.parts.glob(f"{name}-*") if self.parts.is_dir() else ():
-            stem, _, key = folder.name.rpartition("-")
-            if stem == name and stem in names and key and folder.is_dir():
-                found.append(folder)
-        return found
+    def _folders(self, name: str) -> list[Path]:
+        # image-kwok-* also finds what belongs to image-kwok-gpu-device-plugin.
+        return [folder for folder in self.parts.glob(f"{name}-*") if folder.name.rpartition("-")[0] == name]
 
     @contextmanager
     def workspace(self, name: str) -> Iterator[tuple[Path, Path]]:
@@ -216,9 +212,8 @@ class Store:
 
     def prune(self, current: Mapping[str, str], keep: int = 1) -> None:
         """Forget old builds; of each part, the `keep` newest beside the current one stay."""
-        names = set(current)
         for name, key in current.items():
-            others = [folder for folder in self._folders(name, names) if folder.name != f"{name}-{key}"]
+            others = [folder for folder in self._folders(name) if folder.name != f"{name}-{key}"]
             others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
             for folder in others[keep:]:
                 remove_tree(folder)
