@@ -196,16 +196,15 @@ class Operator:
 class Watch:
     """Records, on the host, every capacity/allocatable of the node that the API server tells of."""
 
-    def __init__(self, operator, file="/tmp/contract-operator-watch"):
+    def __init__(self, operator):
         self.operator = operator
-        self.file = file
 
     def __enter__(self):
         path = "{.status.capacity['nvidia\\.com/gpu']}/{.status.allocatable['nvidia\\.com/gpu']}{\"\\n\"}"
-        command = f"exec k3s kubectl get node {self.operator.node} --watch -o {shlex.quote('jsonpath=' + path)}"
-        self.pid = self.operator.cluster.run(
-            f"nohup setsid sh -c {shlex.quote(command)} > {self.file} 2>&1 < /dev/null & echo $!"
-        ).strip()
+        watch = f"timeout 300 k3s kubectl get node {self.operator.node} --watch -o {shlex.quote('jsonpath=' + path)}"
+        self.file, self.pid = self.operator.cluster.run(
+            f"file=$(mktemp); echo $file; nohup setsid {watch} > $file 2>&1 < /dev/null & echo $!"
+        ).split()
         self.operator.cluster.until(self.seen, "the watch has told of the node once", 15)
         return self
 

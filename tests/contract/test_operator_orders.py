@@ -18,15 +18,18 @@ def operator(cluster):
     operator.put_back()
 
 
-def crashed_plugin(operator):
-    """What the plugin says when its container has ended at least once; None while it has not."""
+def ended_plugin(operator):
+    """Exit status and last words of a plugin whose container has ended; None while none has."""
     for pod in operator.pods("device-plugin"):
         for status in pod["status"].get("containerStatuses", []):
             ended = status["state"].get("terminated") or status["lastState"].get("terminated")
             if ended:
                 name = pod["metadata"]["name"]
-                previous = "" if "terminated" in status["state"] else "--previous"
-                return ended["exitCode"], operator.cluster.kubectl(f"-n {NAMESPACE} logs {name} {previous}")
+                said = [
+                    operator.cluster.host.run(f"k3s kubectl -n {NAMESPACE} logs {name} {which}").stdout
+                    for which in ("", "--previous")
+                ]
+                return ended["exitCode"], "".join(said)
     return None
 
 
@@ -36,7 +39,7 @@ def without_topology(operator):
     operator.wait_for(POOL_SIZE)
     operator.delete_topology()
     operator.restart("daemonset/device-plugin", wait=False)
-    return operator.cluster.until(lambda: crashed_plugin(operator), "the plugin has ended", 60)
+    return operator.cluster.until(lambda: ended_plugin(operator), "the plugin has ended", 60)
 
 
 def test_helm_upgrade_alone_restarts_the_plugin_and_changes_nothing(operator, cluster):
