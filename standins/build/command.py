@@ -167,7 +167,7 @@ class Runner:
             raise BuildError(
                 f"{self.part} could not be built: {words[0].rpartition('/')[2]} ended with status {status}.\n"
                 f"{tail_of(self.log)}",
-                hint=hint,
+                hint=hint or f"less {self.log}",
                 log=self.log,
             )
 

@@ -65,7 +65,7 @@ def go_part(
                     *("-ldflags", f"-s -w -buildid= {stamps}".strip(), "-o", job.out / program, package),
                 ],
                 env=job.go_environment(),
-                hint="look at the log; when modules could not be fetched, check the network and run this again",
+                hint=f"less {job.runner.log}   # when modules could not be fetched: check the network, then run this again",
             )
         if versions:
             job.facts["modules"] = dict(versions)

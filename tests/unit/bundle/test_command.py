@@ -104,6 +104,12 @@ def test_a_failure_shows_the_end_of_the_log_its_path_and_what_to_do(runner):
     assert "line 1\n" in runner.log.read_text()
 
 
+def test_a_failure_always_says_what_to_type(runner):
+    with pytest.raises(BuildError) as caught:
+        runner.run(["false"])
+    assert str(caught.value).endswith(f"Next: less {runner.log}")
+
+
 def test_output_can_go_to_a_file(runner, tmp_path):
     runner.run(["sh", "-c", "echo out; echo err >&2"], output=tmp_path / "out")
     assert (tmp_path / "out").read_text() == "out\n"
