@@ -40,12 +40,9 @@ from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._sight import (
     state,
     tolerates,
 )
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._verdict import NONE, Hint, Verdict, exact, josa, short
 
-NONE = "(none)"
-BLOCKED = "(not looked at)"
-VERDICT_LENGTH = 200
-
-TITLES = {
+TITLES: dict[int, Hint] = {
     1: ("노드가 광고하는 GPU 를 읽는다", "Read how many GPUs the node advertises"),
     2: ("파드 하나에 GPU 한 장을 준다", "Give one GPU to one pod"),
     3: ("컨테이너는 무엇을 받았나", "See what the container was given"),
@@ -60,102 +57,6 @@ STEPS = tuple(TITLES)
 LAB_PODS = ("gpu-1", "gpu-2", "gpu-3", "far-1")
 BAD_PODS = ("bad-a", "bad-b")
 
-Hint = tuple[str, str]
-
-
-def _p(word: str, particles: str) -> str:
-    """A word with the Korean particle that its last sound asks for: _p("gpu-1", "이/가") is "gpu-1 이"."""
-    closed, opened = particles.split("/")
-    last = word[-1:].lower()
-    if "가" <= last <= "힣":
-        final = (ord(last) - ord("가")) % 28
-    else:
-        # As it is read aloud: digits in Korean (1 일, 2 이), letters as at the end of an English word or alone.
-        alone = not word[-2:-1].isalpha()
-        final = {"": 0, "1": 8, "7": 8, "8": 8, "l": 8}.get(
-            last, 1 if last in ("036lmnr" if alone else "036bckmnp") else 0
-        )
-    if particles == "으로/로" and final == 8:
-        return f"{word} {opened}"
-    return f"{word} {closed if final else opened}"
-
-
-def _short(value: t.Any) -> str:
-    """A value as one line that fits a table."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    text = " ".join(text.split())
-    return text if len(text) <= VERDICT_LENGTH else text[: VERDICT_LENGTH - 1] + "…"
-
-
-def _exact(value: t.Any) -> str:
-    """A value as its file has it, so that "4" and 4 differ."""
-    return NONE if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-
-
-def _words(hint: Hint) -> dict[str, str]:
-    return {"ko": hint[0], "en": hint[1]}
-
-
-class Verdict:
-    """Collects what one step needs before it, and what it must have left behind."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.ground: list[dict[str, t.Any]] = []
-        self.checks: list[dict[str, t.Any]] = []
-
-    def needs(self, name: str, ok: bool, *, seen: t.Any, expected: t.Any, tag: str, hint: Hint) -> None:
-        self.ground.append(
-            {
-                "id": name,
-                "ok": bool(ok),
-                "seen": _short(seen),
-                "expected": _short(expected),
-                "tag": tag,
-                "hint": _words(("", "") if ok else hint),
-            }
-        )
-
-    def check(
-        self,
-        name: str,
-        ok: bool,
-        *,
-        seen: t.Any,
-        expected: t.Any,
-        where: str,
-        hint: Hint,
-        after: str | None = None,
-    ) -> None:
-        """One check. When the one it builds on (``after``) failed, it fails for that reason and says so."""
-        because = None
-        if after is not None:
-            base = next(one for one in self.checks if one["id"] == after)
-            if not base["ok"]:
-                because = base["because"] or after
-                ok, seen, hint = False, BLOCKED, (base["hint"]["ko"], base["hint"]["en"])
-        self.checks.append(
-            {
-                "id": name,
-                "ok": bool(ok),
-                "seen": _short(seen),
-                "expected": _short(expected),
-                "where": where,
-                "because": because,
-                "hint": _words(("", "") if ok else hint),
-            }
-        )
-
-    def result(self) -> dict[str, t.Any]:
-        return {
-            "step": self.step,
-            "title": _words(TITLES[self.step]),
-            "done": bool(self.checks) and all(one["ok"] for one in self.checks),
-            "ground": self.ground,
-            "checks": self.checks,
-        }
-
-
 # What several steps ask alike
 
 
@@ -168,7 +69,7 @@ def _need_node(sight: Sight, verdict: Verdict) -> None:
         expected=f"{names.node}: True",
         tag="install",
         hint=(
-            f"노드 {_p(names.node, '이/가')} Ready 가 아닙니다. 먼저 설치를 마치세요: ansible-playbook lab.yml --tags install",
+            f"노드 {josa(names.node, '이/가')} Ready 가 아닙니다. 먼저 설치를 마치세요: ansible-playbook lab.yml --tags install",
             f"The node {names.node} is not Ready. Finish the installation first: ansible-playbook lab.yml --tags install",
         ),
     )
@@ -184,7 +85,7 @@ def _need_gpus(sight: Sight, verdict: Verdict) -> None:
         expected="1 or more",
         tag="install",
         hint=(
-            f"노드가 {_p(names.gpu_resource, '을/를')} 광고하지 않습니다. k3s 를 다시 띄운 뒤에는 device-plugin 도 다시 띄워야 합니다: "
+            f"노드가 {josa(names.gpu_resource, '을/를')} 광고하지 않습니다. k3s 를 다시 띄운 뒤에는 device-plugin 도 다시 띄워야 합니다: "
             f"kubectl -n {names.operator_namespace} rollout restart ds/device-plugin "
             "(또는 ansible-playbook lab.yml --tags install)",
             f"The node does not advertise {names.gpu_resource}. After a restart of k3s the device plugin must be "
@@ -204,7 +105,7 @@ def _need_namespace(sight: Sight, verdict: Verdict) -> None:
         expected=space,
         tag="step2",
         hint=(
-            f"네임스페이스 {_p(space, '이/가')} 아직 없습니다. 먼저 2단계를 하세요: ansible-playbook lab.yml --tags step2",
+            f"네임스페이스 {josa(space, '이/가')} 아직 없습니다. 먼저 2단계를 하세요: ansible-playbook lab.yml --tags step2",
             f"The namespace {space} is not there yet. Do step 2 first: ansible-playbook lab.yml --tags step2",
         ),
     )
@@ -282,14 +183,14 @@ def _pod_exists(sight: Sight, verdict: Verdict, name: str, check: str) -> None:
     if elsewhere:
         there = ", ".join(elsewhere)
         hint = (
-            f"{_p(name, '이/가')} {_p(space, '이/가')} 아니라 {there} 네임스페이스에 있습니다. 거기서 지우고, "
-            f"매니페스트에 namespace: {_p(space, '을/를')} 적거나 kubectl 에 -n {_p(space, '을/를')} 붙여 다시 만드세요.",
+            f"{josa(name, '이/가')} {josa(space, '이/가')} 아니라 {there} 네임스페이스에 있습니다. 거기서 지우고, "
+            f"매니페스트에 namespace: {josa(space, '을/를')} 적거나 kubectl 에 -n {josa(space, '을/를')} 붙여 다시 만드세요.",
             f"{name} is in the namespace {there}, not in {space}. Delete it there and make it again with "
             f"namespace: {space} in the manifest, or with kubectl -n {space}.",
         )
     else:
         hint = (
-            f"{space} 네임스페이스에 Pod {_p(name, '이/가')} 없습니다.",
+            f"{space} 네임스페이스에 Pod {josa(name, '이/가')} 없습니다.",
             f"There is no Pod {name} in the namespace {space}.",
         )
     found = bool(sight.pod(name))
@@ -314,7 +215,7 @@ def _pod_limit(sight: Sight, verdict: Verdict, name: str, check: str, after: str
         where=_pod_place(sight, name),
         after=after,
         hint=(
-            f"{_p(name, '은/는')} GPU 를 한 장만 요청해야 합니다: resources.limits 에 {resource}: 1 을 적고, "
+            f"{josa(name, '은/는')} GPU 를 한 장만 요청해야 합니다: resources.limits 에 {resource}: 1 을 적고, "
             "파드를 지운 뒤 다시 만드세요(만들어진 파드의 자원은 바꿀 수 없습니다).",
             f"{name} must ask for exactly one GPU: {resource}: 1 under resources.limits. Delete the pod and make "
             "it again; the resources of a pod that exists cannot be changed.",
@@ -331,12 +232,12 @@ def _why_not_running(sight: Sight, name: str) -> Hint:
     )
     if is_deleting(pod):
         return (
-            f"{_p(name, '을/를')} 지우는 중입니다. 끝나기를 기다렸다가 다시 만드세요.",
+            f"{josa(name, '을/를')} 지우는 중입니다. 끝나기를 기다렸다가 다시 만드세요.",
             f"{name} is being deleted. Wait until it has gone, then make it again.",
         )
     if "UnexpectedAdmissionError" in now:
         return (
-            f"노드가 다시 시작될 때 {_p(name, '은/는')} 장치를 받지 못해 Failed 로 끝났습니다. 저절로 살아나지 않습니다. {again[0]}",
+            f"노드가 다시 시작될 때 {josa(name, '은/는')} 장치를 받지 못해 Failed 로 끝났습니다. 저절로 살아나지 않습니다. {again[0]}",
             f"When the node started again, {name} got no device and ended as Failed. It does not come back by itself. "
             + again[1],
         )
@@ -349,7 +250,7 @@ def _why_not_running(sight: Sight, name: str) -> Hint:
         message = str(condition(pod, "PodScheduled").get("message") or "").rstrip(".") + "."
         holders = ", ".join(sight.holders()) or NONE
         return (
-            f"스케줄러가 {_p(name, '을/를')} 놓을 노드를 찾지 못했습니다: {message} "
+            f"스케줄러가 {josa(name, '을/를')} 놓을 노드를 찾지 못했습니다: {message} "
             f"지금 {sight.real_name} 의 GPU 를 쥐고 있는 파드: {holders}",
             f"The scheduler found no node for {name}: {message} Pods that hold GPUs of {sight.real_name} now: {holders}",
         )
@@ -360,7 +261,7 @@ def _why_not_running(sight: Sight, name: str) -> Hint:
             f"The container of {name} has ended. Give it a command that sleeps for long. {again[1]}",
         )
     return (
-        f"{_p(name, '이/가')} 아직 Running 이 아닙니다. 이벤트를 보세요: kubectl -n {space} describe pod {name}",
+        f"{josa(name, '이/가')} 아직 Running 이 아닙니다. 이벤트를 보세요: kubectl -n {space} describe pod {name}",
         f"{name} is not Running yet. Look at its events: kubectl -n {space} describe pod {name}",
     )
 
@@ -388,7 +289,7 @@ def _pod_on_real_node(sight: Sight, verdict: Verdict, name: str, check: str, aft
         where=_pod_place(sight, name),
         after=after,
         hint=(
-            f"{_p(name, '은/는')} 실제 노드에서 돌아야 합니다. KWOK 노드의 파드는 컨테이너가 없습니다. "
+            f"{josa(name, '은/는')} 실제 노드에서 돌아야 합니다. KWOK 노드의 파드는 컨테이너가 없습니다. "
             "톨러레이션과 노드 선택을 빼고 다시 만드세요.",
             f"{name} must run on the real node; a pod on a KWOK node has no container. "
             "Make it again without toleration and node selection.",
@@ -412,7 +313,7 @@ def _step_1(sight: Sight, verdict: Verdict) -> None:
         expected=names.product_label,
         tag="install",
         hint=(
-            f"노드에 라벨 {_p(names.product_label, '이/가')} 아직 없습니다. 광고보다 몇 초 늦게 붙습니다. "
+            f"노드에 라벨 {josa(names.product_label, '이/가')} 아직 없습니다. 광고보다 몇 초 늦게 붙습니다. "
             "계속 없으면 nvidia-dcgm-exporter 파드를 보세요.",
             f"The node has no label {names.product_label} yet. It comes some seconds after the GPUs; "
             "if it stays away, look at the pod of nvidia-dcgm-exporter.",
@@ -446,7 +347,7 @@ def _step_1(sight: Sight, verdict: Verdict) -> None:
         where=where,
         after="advertised.lines",
         hint=(
-            f"{_p(node, '은/는')} KWOK 노드입니다. 실제 노드만 고르세요: kubectl get node -l '!type'"
+            f"{josa(node, '은/는')} KWOK 노드입니다. 실제 노드만 고르세요: kubectl get node -l '!type'"
             if kwok
             else "실제 노드의 이름을 적으세요: kubectl get node -l '!type'",
             f"{node} is a KWOK node. Choose the real one: kubectl get node -l '!type'"
@@ -708,7 +609,7 @@ def _step_4(sight: Sight, verdict: Verdict) -> None:
         there = next((line for line in lines if words in line), None)
         if "not found" in text and names.namespace in text:
             ko, en = (
-                f"네임스페이스 {_p(names.namespace, '이/가')} 없을 때의 메시지입니다. 네임스페이스를 만든 뒤 다시 해 보세요.",
+                f"네임스페이스 {josa(names.namespace, '이/가')} 없을 때의 메시지입니다. 네임스페이스를 만든 뒤 다시 해 보세요.",
                 f"This is the message for a missing namespace. Make {names.namespace}, then try again.",
             )
         verdict.check(
@@ -853,7 +754,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         expected="deployed",
         tag="install",
         hint=(
-            f"Helm 릴리스 {_p(names.release, '이/가')} 올바로 설치되어 있지 않습니다. 먼저: ansible-playbook lab.yml --tags install",
+            f"Helm 릴리스 {josa(names.release, '이/가')} 올바로 설치되어 있지 않습니다. 먼저: ansible-playbook lab.yml --tags install",
             f"The Helm release {names.release} is not properly installed. First: ansible-playbook lab.yml --tags install",
         ),
     )
@@ -870,7 +771,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     )
     verdict.needs(
         "pending.reason",
-        _tells_shortage(sight),
+        _tells_shortage(sight) or is_running(gpu_3),
         seen=sight.text("pending.txt") or NONE,
         expected=f"Insufficient {names.gpu_resource}",
         tag="step5",
@@ -888,12 +789,12 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "values.pool",
         _is_count(count) and count == grown,
-        seen=_exact(count),
+        seen=exact(count),
         expected=grown,
         where=where,
         after="values.file",
         hint=(
-            f"topology.nodePools.{names.pool}.gpuCount 를 따옴표 없는 숫자 {_p(str(grown), '으로/로')} 적으세요.",
+            f"topology.nodePools.{names.pool}.gpuCount 를 따옴표 없는 숫자 {josa(str(grown), '으로/로')} 적으세요.",
             f"Write topology.nodePools.{names.pool}.gpuCount as the plain number {grown}.",
         ),
     )
@@ -901,7 +802,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "values.runtime-class",
         enabled is False,
-        seen=_exact(enabled),
+        seen=exact(enabled),
         expected=False,
         where=where,
         after="values.file",
@@ -944,12 +845,12 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "release.pool",
         _is_count(count) and count == grown,
-        seen=_exact(count),
+        seen=exact(count),
         expected=grown,
         where=place,
         after="release.deployed",
         hint=(
-            f"릴리스에 값 {_p(str(grown), '이/가')} 들어가지 않았습니다. values.yaml 로 올리세요: {upgrade}",
+            f"릴리스에 값 {josa(str(grown), '이/가')} 들어가지 않았습니다. values.yaml 로 올리세요: {upgrade}",
             f"The release does not have the value {grown}. Upgrade it with values.yaml: {upgrade}",
         ),
     )
@@ -957,7 +858,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
     verdict.check(
         "release.runtime-class",
         enabled is False,
-        seen=_exact(enabled),
+        seen=exact(enabled),
         expected=False,
         where=place,
         after="release.deployed",
@@ -977,7 +878,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         where=f"ConfigMap {space}/{config_map}",
         after="release.pool",
         hint=(
-            f"ConfigMap {_p(config_map, '이/가')} 없습니다. status-updater 를 다시 띄우면 새로 만듭니다: {restart}",
+            f"ConfigMap {josa(config_map, '이/가')} 없습니다. status-updater 를 다시 띄우면 새로 만듭니다: {restart}",
             f"The ConfigMap {config_map} is not there. A restarted status-updater makes it again: {restart}",
         )
         if kept is None
@@ -1000,7 +901,7 @@ def _step_6(sight: Sight, verdict: Verdict) -> None:
         )
     elif plugin and not is_running(plugin):
         hint = (
-            f"device-plugin 이 돌고 있지 않습니다({state(plugin)}). ConfigMap {_p(config_map, '이/가')} 있을 때 다시 띄우세요: {restart}",
+            f"device-plugin 이 돌고 있지 않습니다({state(plugin)}). ConfigMap {josa(config_map, '이/가')} 있을 때 다시 띄우세요: {restart}",
             f"device-plugin does not run ({state(plugin)}). Restart it while the ConfigMap {config_map} is there: {restart}",
         )
     else:
@@ -1051,7 +952,7 @@ def _kwok_marks(sight: Sight, verdict: Verdict, node: t.Any, prefix: str, where:
         where=where,
         after=after,
         hint=(
-            f"라벨 {names.pool_label}: {_p(names.pool, '이/가')} 있어야 fake-gpu-operator 가 이 노드에 GPU 를 붙입니다.",
+            f"라벨 {names.pool_label}: {josa(names.pool, '이/가')} 있어야 fake-gpu-operator 가 이 노드에 GPU 를 붙입니다.",
             f"Only with the label {names.pool_label}: {names.pool} does fake-gpu-operator give this node GPUs.",
         ),
     )
@@ -1064,7 +965,7 @@ def _kwok_marks(sight: Sight, verdict: Verdict, node: t.Any, prefix: str, where:
         where=where,
         after=after,
         hint=(
-            f"KWOK 컨트롤러는 주석 {KWOK_KEY}: {_p(KWOK_VALUE, '이/가')} 붙은 노드만 맡습니다. 라벨이 아니라 주석입니다.",
+            f"KWOK 컨트롤러는 주석 {KWOK_KEY}: {josa(KWOK_VALUE, '이/가')} 붙은 노드만 맡습니다. 라벨이 아니라 주석입니다.",
             f"The KWOK controller looks after nodes with the annotation {KWOK_KEY}: {KWOK_VALUE} only. "
             "It is an annotation, not a label.",
         ),
@@ -1128,7 +1029,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         where=where,
         after="kwok.file",
         hint=(
-            f"이 파일은 Node {_p(name, '을/를')} 적은 매니페스트여야 합니다.",
+            f"이 파일은 Node {josa(name, '을/를')} 적은 매니페스트여야 합니다.",
             f"This file must describe the Node {name}.",
         ),
     )
@@ -1141,7 +1042,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         expected=name,
         where=f"node {name}",
         hint=(
-            f"노드 {_p(name, '이/가')} 없습니다. 적용하세요: kubectl apply -f {where}",
+            f"노드 {josa(name, '이/가')} 없습니다. 적용하세요: kubectl apply -f {where}",
             f"There is no node {name}. Apply it: kubectl apply -f {where}",
         ),
     )
@@ -1154,7 +1055,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         where=f"node {name}",
         after="kwok.annotation",
         hint=(
-            f"{_p(name, '이/가')} Ready 가 아닙니다. KWOK 컨트롤러가 도는지 보세요: kubectl -n kube-system get pod -l app=kwok-controller",
+            f"{josa(name, '이/가')} Ready 가 아닙니다. KWOK 컨트롤러가 도는지 보세요: kubectl -n kube-system get pod -l app=kwok-controller",
             f"{name} is not Ready. See whether the KWOK controller runs: kubectl -n kube-system get pod -l app=kwok-controller",
         ),
     )
@@ -1167,8 +1068,8 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         where=f"node {name}",
         after="kwok.label",
         hint=(
-            f"{_p(name, '이/가')} GPU 를 광고하지 않습니다. 풀 라벨은 노드를 만들 때 있어야 합니다. 노드를 지우고 ConfigMap {_p('topology-' + name, '이/가')} "
-            "사라진 뒤 다시 적용하세요.",
+            f"{josa(name, '이/가')} GPU 를 광고하지 않습니다. 풀 라벨은 노드를 만들 때 있어야 합니다. "
+            f"노드를 지우고 ConfigMap {josa('topology-' + name, '이/가')} 사라진 뒤 다시 적용하세요.",
             f"{name} advertises no GPUs. The pool label must be there when the node is made. Delete the node, wait until "
             f"the ConfigMap topology-{name} has gone, then apply it again.",
         ),
@@ -1220,7 +1121,7 @@ def _step_7(sight: Sight, verdict: Verdict) -> None:
         hint=_why_not_running(sight, "far-1")
         if not placed
         else (
-            f"far-1 이 {_p(str(placed), '으로/로')} 가 버렸습니다. 노드 선택을 더해 다시 만드세요: kubectl -n {names.namespace} delete pod far-1",
+            f"far-1 이 {josa(str(placed), '으로/로')} 가 버렸습니다. 노드 선택을 더해 다시 만드세요: kubectl -n {names.namespace} delete pod far-1",
             f"far-1 went to {placed}. Add a node selection and make it again: kubectl -n {names.namespace} delete pod far-1",
         ),
     )
@@ -1247,11 +1148,11 @@ def _report(text: str) -> tuple[t.Any, str | None]:
 
 
 def _wrong_types(report: dict[str, t.Any]) -> list[str]:
-    wrong = [f"{key}={_short(report.get(key))}" for key in _ledger.KEYS[1:] if not _is_count(report.get(key))]
+    wrong = [f"{key}={short(report.get(key))}" for key in _ledger.KEYS[1:] if not _is_count(report.get(key))]
     nodes = report.get("nodes")
     if not isinstance(nodes, dict):
-        return [f"nodes={_short(nodes)}", *wrong]
-    return [f"nodes.{name}={_short(value)}" for name, value in nodes.items() if not _is_count(value)] + wrong
+        return [f"nodes={short(nodes)}", *wrong]
+    return [f"nodes.{name}={short(value)}" for name, value in nodes.items() if not _is_count(value)] + wrong
 
 
 def _requested_slip(sight: Sight, value: t.Any) -> Hint | None:
@@ -1438,7 +1339,7 @@ def judge_silence(kind: str, said: str, steps: t.Iterable[int]) -> list[dict[str
     """The verdicts when the cluster could not be looked at: nothing is known to be done."""
     results = []
     for step in steps:
-        verdict = Verdict(step)
+        verdict = Verdict(step, TITLES[step])
         verdict.needs(
             "api",
             False,
@@ -1455,7 +1356,7 @@ def judge(sight: Sight, steps: t.Iterable[int]) -> list[dict[str, t.Any]]:
     """The verdicts on these steps."""
     results = []
     for step in steps:
-        verdict = Verdict(step)
+        verdict = Verdict(step, TITLES[step])
         _JUDGES[step](sight, verdict)
         results.append(verdict.result())
     return results

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _judge
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _judge, _verdict
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import finished
 
 RESOURCE = "nvidia.com/gpu"
@@ -543,7 +543,7 @@ def test_verdicts_are_plain_short_lines(stage):
             for text in (one["seen"], one["expected"]):
                 assert isinstance(text, str)
                 assert "\n" not in text
-                assert len(text) <= _judge.VERDICT_LENGTH
+                assert len(text) <= _verdict.LINE
 
 
 def test_a_check_that_waits_for_another_names_the_first_that_failed():
@@ -592,6 +592,13 @@ def test_step_5_cannot_be_done_again_once_the_pool_has_grown():
     look = finished.lab(6)
     no_file("pending.txt")(look)
     assert "node.full" in failing(judged(look, [5])[0], "ground")
+
+
+def test_step_6_can_be_repaired_without_a_reason_that_is_lost_anyway():
+    look = finished.lab(6)
+    no_file("pending.txt")(look)
+    no_file("values.yaml")(look)
+    assert failing(judged(look, [6])[0], "ground") == []
 
 
 @pytest.mark.parametrize("status", ["failed", "pending-upgrade", "pending-rollback"])
@@ -718,4 +725,4 @@ def test_an_empty_look_is_judged_without_a_crash():
     ],
 )
 def test_particles(word, particles, expected):
-    assert _judge._p(word, particles) == expected
+    assert _verdict.josa(word, particles) == expected

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""verify.yml and ledger.yml as they are typed, on this machine, against an API server on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import api, finished
+
+
+@pytest.fixture
+def play(request, tmp_path):
+    """play(name, look, **variables) runs a playbook for a lab that looks so."""
+    root = request.config.rootpath
+    folder = tmp_path / "gsb-fake"
+    folder.mkdir()
+    (tmp_path / "origin.json").write_text('{"origin": "standin", "versions": {"k3s": "v1.36.3+standin1"}}')
+
+    def run(name, look, *arguments, **variables):
+        for file, about in look["files"].items():
+            if about["state"] == "ok":
+                (folder / file).write_text(about["text"])
+                os.utime(folder / file, (about["mtime"], about["mtime"]))
+        with api.Api(look) as server:
+            config = {
+                "current-context": "lab",
+                "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+                "clusters": [{"name": "lab", "cluster": {"server": server.url}}],
+                "users": [{"name": "lab", "user": {"token": "token-of-the-learner"}}],
+            }
+            (tmp_path / "kubeconfig").write_text(json.dumps(config))
+            variables = {
+                "lab_python": sys.executable,
+                "lab_kubeconfig": str(tmp_path / "kubeconfig"),
+                "lab_dir": str(folder),
+                "lab_origin_file": str(tmp_path / "origin.json"),
+                **variables,
+            }
+            return subprocess.run(
+                [
+                    str(pathlib.Path(sys.executable).parent / "ansible-playbook"),
+                    "-i",
+                    "inventory/localhost.yml",
+                    f"playbooks/{name}.yml",
+                    *arguments,
+                    "-e",
+                    json.dumps(variables),
+                ],
+                cwd=root,
+                env={**os.environ, "ANSIBLE_CONFIG": str(root / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+                text=True,
+                capture_output=True,
+                timeout=300,
+                check=False,
+            )
+
+    return run
+
+
+def changed(outcome):
+    return int(re.search(r"changed=(\d+)", outcome.stdout)[1])
+
+
+def test_verify_says_the_origin_the_verdicts_and_the_ledger(play):
+    outcome = play("verify", finished.lab(8))
+    assert outcome.returncode == 0, outcome.stdout
+    assert changed(outcome) == 0
+    lines = [line.strip() for line in outcome.stdout.splitlines()]
+    start = lines.index("Origin: standin (k3s v1.36.3+standin1)")
+    assert lines[start + 2] == "step  verdict  checks  what"
+    assert [line.split()[1] for line in lines[start + 3 : start + 11]] == ["done"] * 8
+    assert "free                   4" in lines
+    assert "All 8 steps asked for are done." in lines
+
+
+def test_verify_fails_at_the_end_with_the_first_thing_to_do_and_still_reports(play, tmp_path):
+    report, junit = tmp_path / "lab.json", tmp_path / "lab.xml"
+    outcome = play("verify", finished.lab(5), verify_lang="both", verify_report=str(report), verify_junit=str(junit))
+    assert outcome.returncode == 2, outcome.stdout
+    told = outcome.stdout.split("TASK [Require that the steps are done]")[1]
+    assert "5 of 8 steps are done." in told
+    assert "Begin with step 6: There is no file" in told
+    assert "ansible-playbook lab.yml --tags step6" in told
+    assert "6단계부터 하세요: 「" in told
+    verdicts = json.loads(report.read_text())
+    assert set(verdicts) == {"done", "look", "origin", "steps"}
+    assert [verdict["done"] for verdict in verdicts["steps"]] == [True] * 5 + [False] * 3
+    assert "노드가 광고하는 GPU 를 읽는다" in report.read_text()
+    tree = ElementTree.fromstring(junit.read_text())
+    assert [int(suite.get("failures")) > 0 for suite in tree] == [False] * 5 + [True] * 3
+
+
+def test_verify_judges_the_steps_asked_for(play):
+    outcome = play("verify", finished.lab(5), verify_steps="[1,5]")
+    assert outcome.returncode == 0, outcome.stdout
+    assert "All 2 steps asked for are done." in outcome.stdout
+
+
+def test_verify_in_check_mode(play):
+    outcome = play("verify", finished.lab(8), "--check", "--diff")
+    assert outcome.returncode == 0, outcome.stdout
+    assert changed(outcome) == 0
+
+
+def test_verify_of_a_host_without_the_client_says_to_install(play, tmp_path):
+    outcome = play("verify", finished.lab(8), lab_python="/nonexistent/python", lab_kubeconfig=str(tmp_path / "none"))
+    assert outcome.returncode == 2
+    assert "ansible-playbook lab.yml --tags install" in outcome.stdout
+    assert "Traceback" not in outcome.stdout
+
+
+def test_ledger_prints_and_writes(play, tmp_path):
+    dest = tmp_path / "gpus.json"
+    outcome = play("ledger", finished.lab(8), ledger_lang="ko", ledger_dest=str(dest))
+    assert outcome.returncode == 0, outcome.stdout
+    assert "광고 합계     8" in outcome.stdout
+    assert json.loads(dest.read_text())["free"] == 4
+    again = play("ledger", finished.lab(8), ledger_dest=str(dest))
+    assert changed(again) == 0
+
+
+def test_ledger_of_a_host_without_the_client_says_to_install(play):
+    outcome = play("ledger", finished.lab(8), lab_python="/nonexistent/python")
+    assert outcome.returncode == 2
+    assert "ansible-playbook lab.yml --tags install" in outcome.stdout
