@@ -65,11 +65,10 @@ def test_plugin_before_status_updater_is_a_dead_end(operator, cluster):
     cluster.until(lambda: operator.gpus()[1] == 0, "nothing is allocatable", 30)
 
     def looping():
-        return any(
-            status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
-            for pod in operator.pods("device-plugin")
-            for status in pod["status"].get("containerStatuses", [])
-        )
+        (pod,) = operator.pods("device-plugin")
+        # Between two starts the kubelet shows the state as CrashLoopBackOff or as terminated; it tells of each back-off.
+        events = operator.get(f"events --field-selector reason=BackOff,involvedObject.name={pod['metadata']['name']}")
+        return events["items"] and pod["status"]["containerStatuses"][0]["restartCount"]
 
     cluster.until(looping, "the plugin is in its crash loop", 60)
     stays(lambda: operator.topology() is None, "the ConfigMap does not come back by itself", 15)
