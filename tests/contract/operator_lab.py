@@ -121,6 +121,14 @@ class Operator:
 
     # Pods of the tests
 
+    def create_namespace(self):
+        """Also after a run that was killed."""
+        self.delete_namespace()
+        self.cluster.kubectl(f"create namespace {PODS}")
+
+    def delete_namespace(self):
+        self.cluster.kubectl(f"delete namespace {PODS} --ignore-not-found --timeout=90s")
+
     def create_pod(self, name, gpus=1, node=None):
         node = node or self.node
         self.cluster.apply(

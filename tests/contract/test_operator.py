@@ -30,9 +30,9 @@ DEPLOY = {
 def operator(cluster):
     operator = Operator(cluster)
     operator.put_back()
-    cluster.kubectl(f"create namespace {PODS}")
+    operator.create_namespace()
     yield operator
-    cluster.kubectl(f"delete namespace {PODS} --timeout=90s")
+    operator.delete_namespace()
 
 
 @pytest.fixture

@@ -7,17 +7,17 @@ from __future__ import annotations
 import time
 
 import pytest
-from operator_lab import PODS, POOL_SIZE, Operator, stays
+from operator_lab import POOL_SIZE, Operator, stays
 
 
 @pytest.fixture
 def operator(cluster):
     operator = Operator(cluster)
     operator.put_back()
-    cluster.kubectl(f"create namespace {PODS}")
+    operator.create_namespace()
     yield operator
     cluster.until(lambda: cluster.kubectl("get --raw /readyz") == "ok", "the API server is ready", 120)
-    cluster.kubectl(f"delete namespace {PODS} --timeout=90s")
+    operator.delete_namespace()
     operator.put_back()
 
 
