@@ -24,6 +24,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"gsb.fake_gpu_lab/standins/k3s/internal/atomicfile"
+	"gsb.fake_gpu_lab/standins/k3s/internal/config"
 	"gsb.fake_gpu_lab/standins/k3s/internal/process"
 )
 
@@ -59,8 +60,9 @@ const cacheFile = ".cache.json"
 // been on its way up again.
 const importAttempts = 3
 
-func (l *Layout) newImages(log *slog.Logger) *images {
-	env := append(l.childEnv(), "CONTAINERD_ADDRESS="+ContainerdSocket, "CONTAINERD_NAMESPACE=k8s.io")
+func (l *Layout) newImages(c *config.Config, log *slog.Logger) *images {
+	env := append(l.childEnv(), "CONTAINERD_ADDRESS="+ContainerdSocket, "CONTAINERD_NAMESPACE=k8s.io",
+		"CONTAINERD_SNAPSHOTTER="+c.String("snapshotter"))
 	crictl := func(ctx context.Context, args ...string) (string, error) {
 		return process.Run(ctx, env, nil, l.program("crictl"), append([]string{"--config", l.agent("etc", "crictl.yaml")}, args...)...)
 	}

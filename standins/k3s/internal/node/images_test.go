@@ -30,8 +30,8 @@ type store struct {
 
 func stocked(t *testing.T) (*images, *store, string) {
 	t.Helper()
-	l, _ := laidOut(t)
-	m, s := l.newImages(quiet), &store{}
+	l, c := laidOut(t)
+	m, s := l.newImages(c, quiet), &store{}
 	m.importArchive = func(_ context.Context, archive io.Reader) error {
 		content, err := io.ReadAll(archive)
 		if err != nil {

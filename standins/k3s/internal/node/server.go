@@ -163,7 +163,7 @@ func (s *Server) bringUp(ctx context.Context, began time.Time, spawn func(func()
 		}
 		up.Store("containerd", true)
 		s.log.Info("containerd is up", "after", since(began))
-		images := l.newImages(s.log)
+		images := l.newImages(c, s.log)
 		images.importAll(ctx)
 		spawn(func() { images.watch(ctx) })
 	})
