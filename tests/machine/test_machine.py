@@ -240,7 +240,6 @@ def beyond():
 
 
 def test_nothing_is_behind_the_bridge_even_where_the_host_forwards(beyond):
-    assert subprocess.run(["ping", "-c1", "-W2", beyond], capture_output=True).returncode == 0
     assert A.run(f"ping -c1 -W2 {beyond}").returncode != 0
     rule = ["unreachable", "iif", A.bridge, "priority", "77"]
     subprocess.run(["ip", "rule", "delete", *rule], check=True)
