@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ DEFAULTS = {
     "version": "",
     "coredns": True,
     "files": [],
+    "exist": [],
     "read_at_start": [],
     "links": {},
     "find": [],
@@ -155,14 +157,15 @@ def digest(path):
 
 
 def differing(files):
-    """Return those of the wanted files that are missing or differ in content or mode."""
+    """Return those of the wanted files that are missing or differ in content, mode or owner."""
     found = []
     for wanted in files:
         try:
-            seen = os.stat(wanted["path"])
+            seen = os.lstat(wanted["path"])
             same = (
-                seen.st_size == wanted.get("size", seen.st_size)
-                and oct(seen.st_mode & 0o7777)[2:].zfill(4) == wanted["mode"]
+                stat.S_ISREG(seen.st_mode)
+                and seen.st_uid == os.geteuid()
+                and stat.S_IMODE(seen.st_mode) == int(wanted["mode"], 8)
                 and digest(wanted["path"]) == wanted["sha256"]
             )
         except OSError:
@@ -275,6 +278,7 @@ def look(wanted):
         "unit": service.get("LoadState") == "loaded",
         "active": active,
         "differing": differing(wanted["files"]),
+        "absent": [path for path in wanted["exist"] if not os.path.exists(path)],
         "links": links(wanted["links"]),
         "unread": unread(wanted["read_at_start"], parse_time(service.get("ExecMainStartTimestamp"))) if active else [],
     }
