@@ -19,6 +19,7 @@ DATA = "/var/lib/rancher/k3s"
 CONFIG = "/etc/rancher/k3s/config.yaml"
 KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
 SOCKET = "/run/k3s/containerd/containerd.sock"
+IMAGES = f"{DATA}/agent/images"
 NAMESPACE = "contract-k3s"
 COMPONENTS = [
     "kube-scheduler",
@@ -107,6 +108,14 @@ def fresh(cluster, node):
 def restart(cluster, node):
     cluster.run("systemctl restart k3s")
     wait_ready(cluster, node)
+
+
+def log_end(cluster):
+    return cluster.run("journalctl -u k3s --no-pager -n 0 --show-cursor").split("cursor: ", 1)[1].strip()
+
+
+def log_after(cluster, cursor):
+    return cluster.run("journalctl -u k3s --no-pager -o cat --after-cursor %s", cursor)
 
 
 # --- command line ---------------------------------------------------------------------------------------------------
@@ -355,22 +364,56 @@ def test_manifests_are_watched(cluster, manifest):
     cluster.kubectl("-n default delete configmap contract-after")
 
 
-def test_images_added_later_are_imported_and_pinned(cluster, pause):
-    name = "example.org/contract/added-later:1"
-    archive = f"{DATA}/agent/images/contract-added-later.tar"
-    cluster.run("mkdir -p %s", f"{DATA}/agent/images")
+@pytest.fixture
+def archive(cluster, pause):
+    """An archive with one image that containerd does not have."""
+    name, path = "example.org/contract/added-later:1", f"{DATA}/agent/contract-added-later.tar"
     cluster.run("k3s ctr images tag %s %s", pause, name)
-    cluster.run("k3s ctr images export --local %s %s", archive.replace("/agent/images/", "/agent/"), name)
+    cluster.run("k3s ctr images export --local %s %s", path, name)
     cluster.run("k3s ctr images remove %s", name)
-    assert name not in cluster.run("k3s ctr images list -q").split()
+    assert name not in images(cluster)
+    cluster.run("mkdir -p %s", IMAGES)
+    yield Archive(cluster, name, path, f"{IMAGES}/contract-added-later.tar")
+    cluster.run("rm -f %s %s", path, f"{IMAGES}/contract-added-later.tar")
+    cluster.run("k3s ctr images remove %s", name)
+
+
+class Archive:
+    def __init__(self, cluster, name, path, target):
+        self.cluster, self.name, self.path, self.target = cluster, name, path, target
+
+    def put(self):
+        self.cluster.run("mv %s %s", self.path, self.target)
+        self.cluster.until(lambda: self.name in images(self.cluster), "the image is there", timeout=40)
+
+
+def images(cluster):
+    """The labels of every image that containerd has."""
+    lines = cluster.run("k3s ctr images list").splitlines()[1:]
+    return {line.split()[0]: line.split()[-1] for line in lines if line.strip()}
+
+
+def test_images_added_later_are_imported_and_pinned(cluster, archive):
+    archive.put()
+    assert "pinned=pinned" in images(cluster)[archive.name]
+
+
+def test_with_a_cache_file_only_new_images_are_imported(cluster, node, archive):
+    cache = f"{IMAGES}/.cache.json"
+    had = cluster.host.file(cache).exists
+    cluster.run("touch %s", cache)
     try:
-        cluster.run("mv %s %s", archive.replace("/agent/images/", "/agent/"), archive)
-        cluster.until(lambda: name in cluster.run("k3s ctr images list -q").split(), "the image is there", timeout=40)
-        (line,) = [x for x in cluster.run("k3s ctr images list").splitlines() if x.startswith(f"{name} ")]
-        assert re.search(r"pinned=pinned", line)
+        archive.put()
+        cluster.until(
+            lambda: "contract-added-later" in cluster.run("cat %s", cache), "the import is remembered", timeout=20
+        )
+        cursor = log_end(cluster)
+        restart(cluster, node)
+        assert "pinned=pinned" in images(cluster)[archive.name]
+        assert not re.search(r"(?i)import.*contract-added-later", log_after(cluster, cursor))
     finally:
-        cluster.run("rm -f %s", archive)
-        cluster.run("k3s ctr images remove %s", name)
+        if not had:
+            cluster.run("rm %s", cache)
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
@@ -504,7 +547,7 @@ def test_killed_component_comes_back(cluster, node, pod, component):
     if found.rc != 0:
         pytest.skip(f"{component} is no process of its own here")
     before, old = pod(), found.stdout.strip()
-    since = cluster.run("date '+%F %T'").strip()
+    cursor = log_end(cluster)
     cluster.run("kill -9 %s", old)
     cluster.until(
         lambda: cluster.run("pgrep -x -P %s %s", str(supervisor), component[:15]).strip() != old,
@@ -514,8 +557,7 @@ def test_killed_component_comes_back(cluster, node, pod, component):
     wait_ready(cluster, node)
     assert main_pid(cluster) == supervisor, "the service itself was restarted"
     assert pod() == before
-    log = cluster.run("journalctl -u k3s --no-pager -o cat --since %s", since)
-    assert re.search(rf"{component} ended.*signal: killed", log)
+    assert re.search(rf"{component} ended.*signal: killed", log_after(cluster, cursor))
 
 
 def test_stops_in_seconds_and_leaves_the_pods(cluster, node, pod):
