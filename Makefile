@@ -58,7 +58,7 @@ $(VENV)/.ready: requirements.txt constraints.txt
 	  echo "venv: installing python3-venv with apt"; \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy python3-venv; }
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(VENV)/bin/pip install -q --disable-pip-version-check -r requirements.txt -c constraints.txt
+	@$(VENV)/bin/pip install -q --disable-pip-version-check --no-compile -r requirements.txt -c constraints.txt
 	@mkdir -p $(VENV)/collections/ansible_collections/gsb
 	@ln -sfn ../../../.. $(VENV)/collections/ansible_collections/gsb/fake_gpu_lab
 	@touch $@
