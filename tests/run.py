@@ -109,7 +109,7 @@ def machine() -> None:
 
 def molecule(scenario: str) -> Callable[[], None]:
     def stage() -> None:
-        run("molecule", "test", "-s", scenario)
+        run("molecule", "test", "--no-command-borders", "-s", scenario)
 
     return stage
 
