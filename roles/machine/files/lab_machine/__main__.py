@@ -144,7 +144,7 @@ def _wait(settings: Settings) -> None:
                 "-o",
                 "ControlPath=none",
                 "-o",
-                f"ConnectTimeout={left}",
+                "ConnectTimeout=10",
                 settings.name,
                 f"timeout {left} systemctl is-system-running --wait",
             ],  # fmt: skip

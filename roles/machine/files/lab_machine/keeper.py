@@ -83,6 +83,15 @@ def link_alias(name: str) -> str | None:
         return None
 
 
+def delete_link(name: str) -> None:
+    """Delete a network device, which the kernel may be doing at this moment by itself."""
+    try:
+        run("ip", "link", "delete", "dev", name)
+    except Fault:
+        if link_alias(name) is not None:
+            raise
+
+
 def wall(settings: Settings) -> list[str]:
     """The rule that nothing which comes from the bridge goes any further, as arguments of `ip rule`."""
     return ["unreachable", "iif", settings.bridge, "priority", "77"]
@@ -95,7 +104,7 @@ def has_wall(settings: Settings) -> bool:
 def remove_bridge(settings: Settings) -> list[str]:
     removed = []
     if link_alias(settings.bridge) == settings.alias:
-        run("ip", "link", "delete", "dev", settings.bridge)
+        delete_link(settings.bridge)
         removed.append(f"network device {settings.bridge}")
     while has_wall(settings):
         run("ip", "-4", "rule", "delete", *wall(settings))
@@ -138,7 +147,7 @@ def clear_leftovers(settings: Settings) -> list[str]:
             )
         cleared.append("cgroups of the dead machine")
     if link_alias(settings.veth) is not None:
-        run("ip", "link", "delete", "dev", settings.veth)
+        delete_link(settings.veth)
         cleared.append(f"network device {settings.veth}")
     cleared += remove_bridge(settings)
     for mountpoint in reversed(mounts_below(settings.home)):
