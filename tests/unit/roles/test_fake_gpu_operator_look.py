@@ -349,6 +349,17 @@ def test_a_node_of_kwok_has_a_topology_and_a_plugin_of_its_own() -> None:
     assert list(judge(items)["restart"]) == ["deployment/kwok-gpu-device-plugin"]
 
 
+def test_a_pod_on_a_node_of_kwok_outlives_a_boot() -> None:
+    items = lab()
+    items["kwok"] = node("gpu-a", 2, kwok=True)
+    items["kwok_topology"] = topology("gpu-a", 2, kwok=True)
+    items["kwok_plugin"] = pod("kwok-gpu-device-plugin")
+    items["astray"] = pod("nvidia-dcgm-exporter", started="2026-01-01T09:00:00Z")
+    assert judge(items)["ready"] is False
+    items["astray"]["spec"]["nodeName"] = "gpu-a"
+    assert judge(items)["missing"] == []
+
+
 def test_a_topology_of_kwok_without_its_annotation_is_made_again() -> None:
     items = {
         **lab(4),
