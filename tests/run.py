@@ -60,7 +60,10 @@ def collection() -> None:
     run("ansible-galaxy", "collection", "build", "--force", "--output-path", dist)
     (tarball,) = dist.glob("gsb-fake_gpu_lab-*.tar.gz")
     run("ansible-galaxy", "collection", "install", "--offline", "--no-deps", "-p", WORK / "collections", tarball)
-    installed = {"ANSIBLE_COLLECTIONS_PATH": str(WORK / "collections"), "ANSIBLE_CONFIG": os.devnull}
+    # As on a controller that knows nothing of this checkout.
+    config = WORK / "ansible.cfg"
+    config.write_text("[defaults]\n")
+    installed = {"ANSIBLE_COLLECTIONS_PATH": str(WORK / "collections"), "ANSIBLE_CONFIG": str(config)}
     for playbook in sorted(p.stem for p in (ROOT / "playbooks").glob("*.yml")):
         run(
             "ansible-playbook",
