@@ -410,6 +410,9 @@ def test_change_of_network_moves_the_machine():
     assert play(*moved) == {B.name: 1}
     assert B.out("hostname -I").split()[0] == "10.231.96.2"
     assert play(*moved) == {B.name: 0}
+    said = play("--limit", B.name, "-e", f"machine_network={A.network}", fails=True)
+    assert "is taken" in said
+    assert B.out("hostname -I").split()[0] == "10.231.96.2"
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def plan_for(found: dict[str, Any], settings: Settings) -> dict[str, Any]:
     }
 
 
+def runs_here(settings: Settings) -> bool:
+    """Whether it runs, and in this network."""
+    plan = (Lock(settings).holder() or {}).get("plan") or {}
+    return plan.get("network") == settings.network
+
+
 def leftovers(settings: Settings) -> list[str]:
     found = []
     cgroup = Cgroup(settings.label)
@@ -62,19 +68,22 @@ def leftovers(settings: Settings) -> list[str]:
 def look(settings: Settings) -> dict[str, Any]:
     found = facts.gather(settings)
     named = facts.name_problem(settings.name) is None
+    # The machine's folder is for root's eyes alone.
+    named = named and found["root"]
     running = named and Lock(settings).holder() is not None
+    made = named and not rootfs.missing(settings)
     return {
         "changed": False,
         "found": found,
         "workarounds": facts.workarounds(found),
-        "problems": facts.problems(settings, found, settings.root.is_dir(), running),
+        "problems": facts.problems(settings, found, made, named and runs_here(settings)),
         "packages": facts.missing_packages(found, settings.base.is_dir()),
         "base": {"path": str(settings.base), "made": settings.base.is_dir()},
         "machine": {
             "folder": str(settings.home),
-            "made": not rootfs.missing(settings),
+            "made": made,
             "running": running,
-            "leftovers": leftovers(settings) if named and not running and "ip" in found["tools"] else [],
+            "leftovers": leftovers(settings) if named and not running else [],
         },
     }
 
@@ -88,20 +97,23 @@ def up(settings: Settings, arguments: list[str], check: bool) -> dict[str, Any]:
     began = time.monotonic()
     found = facts.gather(settings)
     plan = plan_for(found, settings)
+    lock = Lock(settings)
     did = [f"made {what}" for what in rootfs.missing(settings)]
     if check:
         if not did:
             wanted = contents(settings, facts.workarounds(found), rootfs.keys(settings))
             did += [f"wrote {name}" for name in differing(settings.home, wanted)]
-        holder = Lock(settings).holder()
-        if holder is None or holder.get("plan") != plan:
+        if (lock.holder() or {}).get("plan") != plan:
             did.append(f"started {settings.name}")
         return {"changed": bool(did), "did": did}
+    # Again, and now with all tools at hand: others may have taken what was free.
+    if problems := facts.problems(settings, found, made=not did, running=runs_here(settings)):
+        raise Fault("\n".join(problems))
     with rootfs.locked(settings.home):
+        did = [f"made {what}" for what in rootfs.missing(settings)]
         rootfs.make_machine(settings)
         wanted = contents(settings, facts.workarounds(found), rootfs.keys(settings))
         names = differing(settings.home, wanted)
-        lock = Lock(settings)
         holder = lock.holder()
         if holder is not None and holder.get("plan") != plan:
             stop_keeper(settings)
@@ -124,11 +136,8 @@ def _wait(settings: Settings) -> None:
     deadline = began + settings.start_timeout
     lock = Lock(settings)
     said = ""
-    seen = False
     while time.monotonic() < deadline:
-        alive = lock.holder() is not None
-        seen = seen or alive
-        if (seen and not alive) or (not seen and time.monotonic() > began + 10):
+        if lock.holder() is None:
             raise Fault(_story(settings, "The machine ended while it was starting."))
         try:
             socket.create_connection((settings.address, 22), timeout=0.5).close()
@@ -181,6 +190,8 @@ def down(settings: Settings, check: bool) -> dict[str, Any]:
     """Stop the machine and remove it with everything that belongs to it."""
     if problem := facts.name_problem(settings.name):
         raise Fault(problem)
+    if os.geteuid():
+        raise Fault(facts.NOT_ROOT)
     if check:
         did = [f"cleared {what}" for what in leftovers(settings)] if Lock(settings).holder() is None else []
         if settings.home.exists():

@@ -102,29 +102,22 @@ class Cgroup:
     def exists(self) -> bool:
         return any(path.exists() for path in self.paths)
 
-    def clear(self, child: str, seconds: float = 5) -> bool:
-        """Remove the cgroups below `child`, which dead pods leave behind; the processes have ended."""
-        deadline = time.monotonic() + seconds
-        for path in self.paths:
-            while not _remove(path / child, keep_top=True):
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.02)
-        return True
+    def renew(self, child: str) -> None:
+        """Make it anew, without what dead pods and the last boot left in it; its processes have ended.
 
-    def remove(self, seconds: float = 5) -> bool:
+        The cgroup itself too: one of v2 that gave its children controllers takes no process any more.
+        """
+        for path in self.paths:
+            _gone(path / child)
+            _make(path / child)
+
+    def remove(self) -> bool:
         """Leave it and remove it; the service manager removes what it made itself."""
         own = [path for path in self.paths if path.name == self.label]
         for path in own:
             if os.getpid() in _pids(path):
                 (path.parent / "cgroup.procs").write_text("0", encoding="ascii")
-        deadline = time.monotonic() + seconds
-        for path in own:
-            while path.exists() and not _remove(path, keep_top=False):
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.02)
-        return True
+        return all(_gone(path) for path in own)
 
 
 def _pids(path: pathlib.Path) -> set[int]:
@@ -160,15 +153,14 @@ def _delegate(path: pathlib.Path) -> None:
         return
 
 
-def _remove(path: pathlib.Path, keep_top: bool) -> bool:
-    done = True
-    for folder, _folders, _files in os.walk(path, topdown=False):
-        if keep_top and folder == str(path):
-            continue
-        try:
-            os.rmdir(folder)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            done = False
-    return done
+def _gone(path: pathlib.Path, seconds: float = 5) -> bool:
+    """Remove a cgroup with all below it; the kernel may take a moment to let go of the last process."""
+    deadline = time.monotonic() + seconds
+    while path.exists():
+        for folder, _folders, _files in os.walk(path, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -18,6 +18,10 @@ from lab_machine.settings import Settings
 CAP_SYS_RESOURCE = 24
 # The ranges that Kubernetes takes inside the machine (pods, services).
 CLUSTER_RANGES = ("10.42.0.0/16", "10.43.0.0/16")
+NOT_ROOT = (
+    "The embedded machine is a container with mounts and a bridge of its own, and only root can make or remove it: "
+    "run the same command with sudo, or as root."
+)
 TOOLS = {
     "systemd-nspawn": "systemd-container",
     "mmdebstrap": "mmdebstrap",
@@ -165,10 +169,7 @@ def problems(settings: Settings, found: dict[str, Any], made: bool, running: boo
     if says:
         return says
     if not found["root"]:
-        says.append(
-            "The embedded machine is a container of its own with mounts and a bridge, and only root can make it: "
-            "run the same command with sudo, or as root."
-        )
+        says.append(NOT_ROOT)
     missing = missing_packages(found, settings.base.is_dir())
     if missing and not found["apt"]:
         says.append(

@@ -98,6 +98,8 @@ def wall(settings: Settings) -> list[str]:
 
 
 def has_wall(settings: Settings) -> bool:
+    if not shutil.which("ip"):
+        return False
     return f" iif {settings.bridge} " in run("ip", "-4", "rule", "show", "priority", "77")
 
 
@@ -286,7 +288,7 @@ class Keeper:
                 code = self.boot(cgroup)
                 print(f"systemd-nspawn ended with {code}", flush=True)
                 cgroup.kill("machine")
-                cgroup.clear("machine")
+                cgroup.renew("machine")
                 if code != REBOOT or self.stopping is not None:
                     return 0 if code in (0, REBOOT) else 1
         finally:
@@ -296,16 +298,17 @@ class Keeper:
 
 
 def start_keeper(settings: Settings, plan: dict[str, Any], arguments: list[str]) -> None:
-    """Start the keeper as a process of its own: a transient unit where systemd runs, a session of its own elsewhere."""
+    """Start the keeper, as a transient unit where systemd runs, in a session of its own elsewhere; until it has the lock."""
     command = [sys.executable, "-B", str(pathlib.Path(__file__).parent), "keep", *arguments]
     log = settings.home / "keeper.log"
-    if plan["systemd"] and shutil.which("systemd-run"):
-        subprocess.run(["systemctl", "reset-failed", f"{settings.label}.service"], capture_output=True, check=False)
+    unit = f"{settings.label}.service"
+    if plan["systemd"]:
+        subprocess.run(["systemctl", "reset-failed", unit], capture_output=True, check=False)
         run(
             "systemd-run",
             "--quiet",
             "--collect",
-            f"--unit={settings.label}.service",
+            f"--unit={unit}",
             f"--description=Embedded machine {settings.name}",
             "--slice=machine.slice",
             "--property=Delegate=yes",
@@ -318,11 +321,21 @@ def start_keeper(settings: Settings, plan: dict[str, Any], arguments: list[str])
             "--",
             *command,
         )
-        return
-    with open(log, "wb") as output:
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
-        )
+
+        def ended() -> bool:
+            return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False).returncode != 0
+    else:
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+            )
+
+        def ended() -> bool:
+            return process.poll() is not None
+
+    lock = Lock(settings)
+    while lock.holder() is None and not ended():
+        time.sleep(0.05)
 
 
 def stop_keeper(settings: Settings) -> bool:
