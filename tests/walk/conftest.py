@@ -45,7 +45,12 @@ class Playbooks:
         done = subprocess.run(
             ["ansible-playbook", "-i", self.inventory, playbook, *arguments],
             cwd=ROOT,
-            env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_FORCE_COLOR": "0",
+                "ANSIBLE_NOCOLOR": "1",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -53,6 +58,7 @@ class Playbooks:
             timeout=900,
         )
         recap = done.stdout.rpartition("PLAY RECAP")[2]
+        assert re.search(r"\bok=\d+ +changed=\d+", recap), f"no recap to read in:\n{done.stdout}"
         return Outcome(
             done.returncode,
             sum(map(int, re.findall(r"\bchanged=(\d+)", recap))),
