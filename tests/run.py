@@ -59,7 +59,17 @@ def collection() -> None:
     shutil.rmtree(dist, ignore_errors=True)
     run("ansible-galaxy", "collection", "build", "--force", "--output-path", dist)
     (tarball,) = dist.glob("gsb-fake_gpu_lab-*.tar.gz")
-    run("ansible-galaxy", "collection", "install", "--offline", "--no-deps", "-p", WORK / "collections", tarball)
+    run(
+        "ansible-galaxy",
+        "collection",
+        "install",
+        "--offline",
+        "--no-deps",
+        "--force",
+        "-p",
+        WORK / "collections",
+        tarball,
+    )
     # As on a controller that knows nothing of this checkout.
     config = WORK / "ansible.cfg"
     config.write_text("[defaults]\n")
