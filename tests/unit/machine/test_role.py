@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -62,7 +64,7 @@ def test_nspawn_binds_only_what_the_host_has(settings):
     assert not [word for word in command if word.startswith("--bind")]
 
 
-def tool(command, **values):
+def tool(command, program=(sys.executable, "-B"), files=ROLE / "files", **values):
     settings = {
         "name": "gsb-lab",
         "network": "10.231.77.0/24",
@@ -78,7 +80,7 @@ def tool(command, **values):
         **values,
     }
     done = subprocess.run(
-        [sys.executable, "-B", str(ROLE / "files/lab_machine"), *command, "--settings", json.dumps(settings)],
+        [*program, str(files / "lab_machine"), *command, "--settings", json.dumps(settings)],
         capture_output=True,
         text=True,
         check=True,
@@ -107,6 +109,26 @@ def test_look_with_a_name_that_cannot_be_used_says_so(name):
 def test_look_with_a_network_that_cannot_be_used_says_so():
     (problem,) = tool(["look"], network="10.0.0.0/8")["problems"]
     assert "machine_network" in problem
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_user_who_is_not_root_is_told_and_sees_nothing(tmp_path):
+    shutil.copytree(ROLE / "files", tmp_path / "files")
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    secret = tmp_path / "secret"
+    (secret / "gsb-lab/ssh").mkdir(parents=True)
+    secret.chmod(0o700)
+    for words in (["look"], ["down"], ["down", "--check"]):
+        answer = tool(
+            words,
+            program=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-B"],
+            files=tmp_path / "files",
+            folder=str(secret),
+            cache=str(secret),
+        )
+        (problem,) = answer.get("problems") or [answer["fault"]]
+        assert "only root" in problem
 
 
 def test_check_says_what_would_be_done_and_does_nothing():

@@ -77,8 +77,8 @@ def look(settings: Settings) -> dict[str, Any]:
         "found": found,
         "workarounds": facts.workarounds(found),
         "problems": facts.problems(settings, found, made, named and runs_here(settings)),
-        "packages": facts.missing_packages(found, settings.base.is_dir()),
-        "base": {"path": str(settings.base), "made": settings.base.is_dir()},
+        "packages": facts.missing_packages(found, os.path.isdir(settings.base)),
+        "base": {"path": str(settings.base), "made": os.path.isdir(settings.base)},
         "machine": {
             "folder": str(settings.home),
             "made": made,

@@ -39,7 +39,7 @@ def _read(path: str) -> str | None:
 
 
 def _existing(path: pathlib.Path) -> pathlib.Path:
-    while not path.exists():
+    while not os.path.exists(path):
         path = path.parent
     return path
 
@@ -169,7 +169,7 @@ def problems(settings: Settings, found: dict[str, Any], made: bool, running: boo
     if says:
         return says
     if not found["root"]:
-        says.append(NOT_ROOT)
+        return [NOT_ROOT]
     missing = missing_packages(found, settings.base.is_dir())
     if missing and not found["apt"]:
         says.append(
