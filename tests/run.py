@@ -103,7 +103,11 @@ def sanity() -> None:
     beside.unlink(missing_ok=True)
     beside.symlink_to(packaged)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    run("ansible-test", "sanity", "--python", version, "--color", "no", cwd=collections / "gsb" / "fake_gpu_lab")
+    # standins/ is no part of Ansible: its Helm templates are no YAML yet.
+    run(
+        *("ansible-test", "sanity", "--python", version, "--color", "no", "--exclude", "standins/"),
+        cwd=collections / "gsb" / "fake_gpu_lab",
+    )
 
 
 def go() -> None:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
 """Look once at the fake GPU operator and its nodes; print as JSON what is there and what is to be done. Change nothing.

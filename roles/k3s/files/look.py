@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
 """Look at a k3s host once, print what was seen as JSON, change nothing.
@@ -85,6 +84,9 @@ def api_rung(answer):
     status, out, error = answer
     if status == 0 and out.strip() == "ok":
         return True, "/readyz says ok"
+    failed = re.findall(r"\[-\]([\w/.-]+)", error or out)
+    if failed:
+        return False, f"/readyz: not ok yet: {', '.join(failed)}"
     return False, f"/readyz: {(error or out).strip()}"
 
 
@@ -263,7 +265,8 @@ def readiness(wanted):
     return {
         "rungs": rungs,
         "ready": all(rung["ok"] for rung in rungs),
-        "hopeless": service.get("ActiveState") != "active" and int(service.get("NRestarts") or 0) >= GIVE_UP_AFTER,
+        "active": service.get("ActiveState") == "active",
+        "restarts": int(service.get("NRestarts") or 0),
     }
 
 
@@ -283,9 +286,13 @@ def look(wanted):
         "unread": unread(wanted["read_at_start"], parse_time(service.get("ExecMainStartTimestamp"))) if active else [],
     }
     deadline = time.monotonic() + wanted["wait"]
+    before = None
     while wanted["cluster"]:
         seen.update(readiness(wanted))
-        if seen["ready"] or seen["hopeless"] or time.monotonic() >= deadline:
+        # systemd does not always count anew when it is asked to start.
+        before = seen["restarts"] if before is None else min(before, seen["restarts"])
+        hopeless = not seen["active"] and seen["restarts"] - before >= GIVE_UP_AFTER
+        if seen["ready"] or hopeless or time.monotonic() >= deadline:
             break
         time.sleep(PAUSE)
     return seen
