@@ -171,3 +171,33 @@ def test_times_are_read_with_their_fraction(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "n/a", None])
 def test_no_time_is_no_time(text: str | None) -> None:
     assert look.parse_time(text) is None
+
+
+def test_the_api_names_only_what_is_not_ok() -> None:
+    answer = (1, "", 'Error from server (InternalError): an error on the server ("[+]ping ok\\n[-]etcd failed: no\\n")')
+    assert look.api_rung(answer) == (False, "/readyz: not ok yet: etcd")
+
+
+def climb(monkeypatch: pytest.MonkeyPatch, restarts: list[int]) -> int:
+    """Return how often the service was looked at when it never becomes active."""
+    seen = iter(restarts)
+    looks = 0
+
+    def readiness(_wanted: dict) -> dict:
+        nonlocal looks
+        looks += 1
+        return {"rungs": [], "ready": False, "active": False, "restarts": next(seen)}
+
+    monkeypatch.setattr(look, "readiness", readiness)
+    monkeypatch.setattr(look, "service_properties", dict)
+    monkeypatch.setattr(look, "PAUSE", 0)
+    look.look({**look.DEFAULTS, "wait": 60})
+    return looks
+
+
+def test_a_service_that_fails_again_and_again_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert climb(monkeypatch, [0, 1, 2, 3, 4, 5, 6]) == 6
+
+
+def test_failures_of_an_earlier_run_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert climb(monkeypatch, [10, 10, 11, 0, 1, 2, 3, 4, 5, 6]) == 9
