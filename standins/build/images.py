@@ -88,7 +88,9 @@ def build(runner: Runner, root: Path, ref: str, config: Config, arch: str, work:
     runner.run(["umoci", "config", "--image", image, *options])
     runner.run(["umoci", "gc", "--layout", layout])
     digest = pack(layout, ref, archive)
-    runner.run(["skopeo", "inspect", f"oci-archive:{archive}:{ref}"])
+    # skopeo unpacks an archive with its owner, which only root may.
+    checked = f"oci:{image}" if rootless else f"oci-archive:{archive}:{ref}"
+    runner.run(["skopeo", "inspect", checked])
     return digest
 
 
