@@ -69,7 +69,8 @@ class Machine:
                 continue
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if self.cgroup in (entry / "cgroup").read_text() or str(self.home) in command:
+                words = (str(self.home), f'"name": "{self.name}"')
+                if self.cgroup in (entry / "cgroup").read_text() or any(word in command for word in words):
                     found[int(entry.name)] = command
         return found
 
@@ -317,6 +318,11 @@ def test_pods_and_shims_that_do_not_end_do_not_hold_up_the_end():
     until(lambda: keeper not in A.processes(), 25, "the machine has ended by itself")
     print(f"ended in {time.monotonic() - began:.1f} s")
     assert A.traces() == {**NOTHING, "files": [str(A.home)]}
+
+
+def test_nobody_else_is_taken_for_a_machine_that_is_down():
+    said = A.run("true").stderr
+    assert "bind" in said.lower() or "cannot assign" in said.lower(), said
 
 
 def test_powered_off_machine_is_started_by_the_next_run():

@@ -104,6 +104,7 @@ def test_address_and_gateway_come_from_the_network(settings, needs):
     assert "default via 10.9.8.1" in network
     assert wanted["root/etc/hosts"].text.splitlines()[-1] == "10.9.8.2 other"
     assert "nameserver 10.9.8.1\n" in wanted["root/etc/resolv.conf"].text
+    assert "    BindAddress 10.9.8.1\n" in wanted["ssh/config"].text
     assert wanted["ssh/known_hosts"] == File("10.9.8.2 host key\n", 0o600)
 
 

@@ -140,7 +140,8 @@ def _wait(settings: Settings) -> None:
         if lock.holder() is None:
             raise Fault(_story(settings, "The machine ended while it was starting."))
         try:
-            socket.create_connection((settings.address, 22), timeout=0.5).close()
+            # From the bridge's own address: before there is a bridge, the host would ask its default route for it.
+            socket.create_connection((settings.address, 22), timeout=0.5, source_address=(settings.gateway, 0)).close()
         except OSError:
             time.sleep(0.05)
             continue

@@ -59,8 +59,10 @@ options timeout:1 attempts:1
 """
 
 SSH_CONFIG = """\
+# From the bridge's own address: while the machine is down, nobody else is taken for it.
 Host {name} {address}
     HostName {address}
+    BindAddress {gateway}
     User root
     IdentityFile {ssh}/id_ed25519
     IdentitiesOnly yes
