@@ -35,12 +35,19 @@ class Outcome:
     output: str
     seconds: float
 
+    @classmethod
+    def of(cls, status: int, output: str, seconds: float) -> Outcome:
+        recap = output.rpartition("PLAY RECAP")[2]
+        assert re.search(r"\bok=\d+ +changed=\d+", recap), f"no recap to read in:\n{output}"
+        changed, ok = (sum(map(int, re.findall(rf"\b{word}=(\d+)", recap))) for word in ("changed", "ok"))
+        return cls(status, changed, ok, output, seconds)
+
 
 class Playbooks:
     def __init__(self, inventory: str) -> None:
         self.inventory = inventory
 
-    def run(self, *arguments: str, playbook: str = "lab.yml") -> Outcome:
+    def run(self, *arguments: str, playbook: str = "lab.yml", **env: str) -> Outcome:
         begun = time.monotonic()
         done = subprocess.run(
             ["ansible-playbook", "-i", self.inventory, playbook, *arguments],
@@ -50,6 +57,7 @@ class Playbooks:
                 "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
                 "ANSIBLE_FORCE_COLOR": "0",
                 "ANSIBLE_NOCOLOR": "1",
+                **env,
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -57,15 +65,7 @@ class Playbooks:
             text=True,
             timeout=900,
         )
-        recap = done.stdout.rpartition("PLAY RECAP")[2]
-        assert re.search(r"\bok=\d+ +changed=\d+", recap), f"no recap to read in:\n{done.stdout}"
-        return Outcome(
-            done.returncode,
-            sum(map(int, re.findall(r"\bchanged=(\d+)", recap))),
-            sum(map(int, re.findall(r"\bok=(\d+)", recap))),
-            done.stdout,
-            time.monotonic() - begun,
-        )
+        return Outcome.of(done.returncode, done.stdout, time.monotonic() - begun)
 
     def endstate(self, test: str) -> tuple[bool, str]:
         """Whether the end-state tests of one file pass, and what they print."""
