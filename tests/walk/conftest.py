@@ -67,6 +67,12 @@ class Playbooks:
         )
         return Outcome.of(done.returncode, done.stdout, time.monotonic() - begun)
 
+    def run_inside(self, host, command: str) -> Outcome:
+        """Runs an ansible-playbook command in the machine itself."""
+        begun = time.monotonic()
+        done = host.run(command)
+        return Outcome.of(done.rc, done.stdout + done.stderr, time.monotonic() - begun)
+
     def endstate(self, test: str) -> tuple[bool, str]:
         """Whether the end-state tests of one file pass, and what they print."""
         done = subprocess.run(

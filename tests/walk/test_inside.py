@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Outcome
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 INSIDE = "/root/inside"
-PLAYBOOK = f"cd {INSIDE} && ANSIBLE_COLLECTIONS_PATH={INSIDE}/collections venv/bin/ansible-playbook"
 COLLECTION = f"{INSIDE}/collections/ansible_collections/gsb/fake_gpu_lab"
+PLAYBOOK = (
+    f"cd {INSIDE} && ANSIBLE_COLLECTIONS_PATH={INSIDE}/collections"
+    f" venv/bin/ansible-playbook -i {COLLECTION}/inventory/localhost.yml"
+)
 
 
 def controller(*command: str | Path) -> None:
@@ -78,12 +80,6 @@ def inside(installed: Path, playbooks, host):
     host.run_expect([0], f"rm -rf {INSIDE} /root/.ansible")
 
 
-def inside_run(host, playbook: str, *arguments: str) -> Outcome:
-    begun = time.monotonic()
-    done = host.run(" ".join((f"{PLAYBOOK} -i {COLLECTION}/inventory/localhost.yml", playbook, *arguments)))
-    return Outcome.of(done.rc, done.stdout + done.stderr, time.monotonic() - begun)
-
-
 def test_installed_collection_has_nothing_to_do_on_the_finished_lab(installed, playbooks):
     config = installed / "ansible.cfg"
     config.write_text("[defaults]\n")
@@ -96,18 +92,23 @@ def test_installed_collection_has_nothing_to_do_on_the_finished_lab(installed, p
     assert outcome.changed == 0, outcome.output
 
 
-def test_steps_and_verdicts_run_inside_the_machine(inside):
-    outcome = inside_run(inside, "gsb.fake_gpu_lab.lab", "--tags", "steps,verify")
+@pytest.fixture(scope="module")
+def inside_run(inside, playbooks):
+    return lambda playbook, *arguments: playbooks.run_inside(inside, " ".join((PLAYBOOK, playbook, *arguments)))
+
+
+def test_steps_and_verdicts_run_inside_the_machine(inside_run):
+    outcome = inside_run("gsb.fake_gpu_lab.lab", "--tags", "steps,verify")
     assert outcome.status == 0, outcome.output
     assert outcome.changed == 0, outcome.output
 
 
-def test_damage_is_judged_and_mended_inside_the_machine(inside):
+def test_damage_is_judged_and_mended_inside_the_machine(inside, inside_run):
     inside.run_expect([0], "k3s kubectl -n fake-lab delete pod gpu-2 && rm /root/gsb-fake/report.json")
-    assert inside_run(inside, "gsb.fake_gpu_lab.verify").status != 0
+    assert inside_run("gsb.fake_gpu_lab.verify").status != 0
     for step in ("step5", "step8"):
-        outcome = inside_run(inside, f"{COLLECTION}/lab.yml", "--tags", step)
+        outcome = inside_run(f"{COLLECTION}/lab.yml", "--tags", step)
         assert outcome.status == 0, outcome.output
         assert outcome.changed > 0, outcome.output
-    mended = inside_run(inside, "gsb.fake_gpu_lab.verify")
+    mended = inside_run("gsb.fake_gpu_lab.verify")
     assert mended.status == 0, mended.output
