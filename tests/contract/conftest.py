@@ -54,8 +54,11 @@ class Cluster:
     def write(self, path, content):
         self.run("printf %%s %s > %s", content, path)
 
-    def until(self, condition, what, timeout=60, every=0.5):
-        """Waits until the condition returns something true, and returns it."""
+    def until(self, condition, what, timeout=90, every=0.5):
+        """Waits until the condition returns something true, and returns it.
+
+        The default leaves room for a watch that backs off, up to a minute, after earlier tests restarted its API server.
+        """
         deadline = time.monotonic() + timeout
         seen = None
         while time.monotonic() < deadline:

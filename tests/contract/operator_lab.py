@@ -198,7 +198,7 @@ class Operator:
 
     def delete_kwok_node(self):
         self.cluster.kubectl(f"delete node {KWOK_NODE} --ignore-not-found")
-        self.cluster.until(lambda: self.topology(KWOK_NODE) is None, f"the topology of {KWOK_NODE} is gone", 30)
+        self.cluster.until(lambda: self.topology(KWOK_NODE) is None, f"the topology of {KWOK_NODE} is gone")
 
 
 class Watch:

@@ -54,7 +54,7 @@ def run_pod(operator):
     yield run
     for name in names:
         operator.delete_pod(name)
-    operator.cluster.until(lambda: operator.holders() == set(), "the topology has no cards of deleted pods", 30)
+    operator.cluster.until(lambda: operator.holders() == set(), "the topology has no cards of deleted pods")
 
 
 @pytest.fixture
@@ -70,17 +70,20 @@ def operators(labels):
     }
 
 
+def has_labels(operator, node, wanted):
+    def same():
+        assert operators(operator.labels(node)) == wanted
+        return True
+
+    operator.cluster.until(same, f"labels of {node}")
+
+
 def test_labels_of_the_real_node(operator, cluster):
-    cluster.until(
-        lambda: operators(operator.labels(operator.node)) == {**DEPLOY, **EXPORTED},
-        f"labels of {operator.node}: {operators(operator.labels(operator.node))}",
-        30,
-    )
+    has_labels(operator, operator.node, {**DEPLOY, **EXPORTED})
 
 
 def test_kwok_node(operator, cluster, kwok_node):
-    wanted = {f"{GPU}.deploy.dcgm-exporter": "true", **EXPORTED}
-    cluster.until(lambda: operators(operator.labels(kwok_node)) == wanted, "labels of the KWOK node", 30)
+    has_labels(operator, kwok_node, {f"{GPU}.deploy.dcgm-exporter": "true", **EXPORTED})
     cluster.kubectl(f"wait node/{kwok_node} --for=condition=Ready --timeout=30s")
     status = cluster.json(f"get node {kwok_node}")["status"]
     assert status["capacity"]["cpu"] == "32"
@@ -92,7 +95,7 @@ def test_kwok_node(operator, cluster, kwok_node):
         status = cluster.json(f"get node {kwok_node}")["status"]
         return not any(status["nodeInfo"].values()) and not status["daemonEndpoints"]["kubeletEndpoint"]["Port"]
 
-    cluster.until(blank, "nodeInfo is blank and the kubelet's port 0", 30)
+    cluster.until(blank, "nodeInfo is blank and the kubelet's port 0")
 
 
 def test_kwok_plugin_looks_at_new_config_maps_only(operator, cluster, kwok_node):
@@ -103,14 +106,14 @@ def test_kwok_plugin_looks_at_new_config_maps_only(operator, cluster, kwok_node)
     assert operator.topology_size(kwok_node) == POOL_SIZE + 1
     stays(lambda: operator.gpus(kwok_node) == (POOL_SIZE, POOL_SIZE), "the changed ConfigMap changes nothing", 5)
     operator.restart("deployment/kwok-gpu-device-plugin")
-    cluster.until(lambda: operator.gpus(kwok_node) == (POOL_SIZE + 1,) * 2, "a new plugin reads it", 30)
+    cluster.until(lambda: operator.gpus(kwok_node) == (POOL_SIZE + 1,) * 2, "a new plugin reads it")
 
 
 def test_kwok_pod(operator, cluster, kwok_node, run_pod):
     far = run_pod("far", node=kwok_node)
-    cluster.until(lambda: operator.holders(kwok_node) == {(PODS, far)}, "the topology says who has the card", 30)
+    cluster.until(lambda: operator.holders(kwok_node) == {(PODS, far)}, "the topology says who has the card")
     operator.delete_pod(far)
-    cluster.until(lambda: operator.holders(kwok_node) == set(), "the card is free again", 30)
+    cluster.until(lambda: operator.holders(kwok_node) == set(), "the card is free again")
 
 
 def test_device_plugin_daemon_set(operator):
@@ -195,7 +198,7 @@ def test_exporter_needs_bash_in_the_image_of_its_init_container(operator, cluste
     finally:
         operator.upgrade(f"ubuntu.image.repository={before['repository']}", f"ubuntu.image.tag={before['tag']}")
         operator.rolled_out("daemonset/nvidia-dcgm-exporter")
-    cluster.until(lambda: operator.labels(operator.node).get(product) == "Tesla-K80", f"{product} is back", 30)
+    cluster.until(lambda: operator.labels(operator.node).get(product) == "Tesla-K80", f"{product} is back")
 
 
 def test_checksums_of_the_pod_templates(operator):
@@ -260,12 +263,12 @@ def test_pool_label_decides(operator, cluster):
     """A node that leaves its pool loses topology and deploy labels, and gets both back with the label."""
     cluster.kubectl(f"label node {operator.node} {POOL_LABEL}-")
     try:
-        cluster.until(lambda: operator.topology() is None, "the topology is gone", 30)
-        cluster.until(lambda: not DEPLOY.keys() & operator.labels(operator.node).keys(), "no deploy labels", 30)
-        cluster.until(lambda: not operator.pods("device-plugin"), "no plugin runs", 30)
+        cluster.until(lambda: operator.topology() is None, "the topology is gone")
+        cluster.until(lambda: not DEPLOY.keys() & operator.labels(operator.node).keys(), "no deploy labels")
+        cluster.until(lambda: not operator.pods("device-plugin"), "no plugin runs")
     finally:
         cluster.kubectl(f"label node {operator.node} {POOL_LABEL}=default")
-    cluster.until(lambda: operator.topology_size() == POOL_SIZE, "the topology is back", 30)
+    cluster.until(lambda: operator.topology_size() == POOL_SIZE, "the topology is back")
     operator.wait_for(POOL_SIZE)
 
 
@@ -274,7 +277,7 @@ def test_inside_a_container(operator, cluster, gpu_pod):
     assert uuid.UUID(env["MOCK_NVIDIA_VISIBLE_DEVICES"]).version == 4
     assert env["NODE_NAME"] == operator.node
     assert env["HOSTNAME"] == gpu_pod
-    cluster.until(lambda: operator.holders() == {(PODS, gpu_pod)}, "the topology says who has the card", 15)
+    cluster.until(lambda: operator.holders() == {(PODS, gpu_pod)}, "the topology says who has the card")
     table = operator.exec(gpu_pod, "nvidia-smi")
     assert "NVIDIA-SMI 470.129.06   Driver Version: 470.129.06   CUDA Version: 11.4" in table
     assert "|   0  Tesla-K80   " in table
@@ -288,7 +291,6 @@ def test_two_cards_for_one_container(operator, cluster, run_pod):
     cluster.until(
         lambda: [gpu["status"]["allocatedBy"]["pod"] for gpu in operator.topology()["gpus"]] == ["both", "both"],
         "both cards are the pod's",
-        15,
     )
     table = operator.exec("both", "nvidia-smi")
     assert "|   0  Tesla-K80 " in table
@@ -331,7 +333,7 @@ def test_nvidia_smi_without_a_topology(operator, cluster, gpu_pod):
     finally:
         cluster.kubectl(f"-n {NAMESPACE} scale deployment status-updater --replicas=1")
         operator.rolled_out("deployment/status-updater")
-    cluster.until(lambda: operator.topology_size() == POOL_SIZE, "the topology is back", 30)
+    cluster.until(lambda: operator.topology_size() == POOL_SIZE, "the topology is back")
 
 
 def test_metrics(operator, cluster, gpu_pod):
@@ -340,5 +342,4 @@ def test_metrics(operator, cluster, gpu_pod):
     cluster.until(
         lambda: wanted.search(cluster.run(f"curl -sS --max-time 10 http://{address}:9400/metrics")),
         "the exporter tells of the pod's card",
-        30,
     )

@@ -28,7 +28,7 @@ def test_no_gpus_after_a_restart_until_the_plugin_restarts(operator, cluster):
 
     cluster.run("systemctl restart k3s")
     cluster.until(lambda: operator.gpus() == (0, 0), "the node advertises 0/0", 120)
-    stays(lambda: operator.gpus() == (0, 0), "the plugin does not register again by itself", 20)
+    stays(lambda: operator.gpus() == (0, 0), "the plugin does not register again by itself", 10)
     (same,) = operator.pods("device-plugin")
     assert same["metadata"]["uid"] == plugin["metadata"]["uid"]
     assert same["status"]["phase"] == "Running"

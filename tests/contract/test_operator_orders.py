@@ -10,12 +10,17 @@ from operator_lab import NAMESPACE, POOL_SIZE, Operator, Watch, stays
 GROWN = POOL_SIZE + 2
 
 
-@pytest.fixture
-def operator(cluster):
+@pytest.fixture(scope="module")
+def one_operator(cluster):
     operator = Operator(cluster)
     operator.put_back()
-    yield operator
-    operator.put_back()
+    return operator
+
+
+@pytest.fixture
+def operator(one_operator):
+    yield one_operator
+    one_operator.put_back()
 
 
 def ended_plugin(operator):
@@ -31,15 +36,6 @@ def ended_plugin(operator):
                 ]
                 return ended["exitCode"], "".join(said)
     return None
-
-
-def without_topology(operator):
-    """The ConfigMap is deleted and the plugin restarted: the wrong order, up to its dead end."""
-    operator.resize(GROWN)
-    operator.wait_for(POOL_SIZE)
-    operator.delete_topology()
-    operator.restart("daemonset/device-plugin", wait=False)
-    return operator.cluster.until(lambda: ended_plugin(operator), "the plugin has ended", 60)
 
 
 def upgrade_settled(operator):
@@ -66,29 +62,42 @@ def test_helm_upgrade_alone_restarts_the_plugin_and_changes_nothing(operator):
     assert operator.pool_size() == GROWN
 
 
-def test_plugin_before_status_updater_is_a_dead_end(operator, cluster):
-    status, said = without_topology(operator)
-    assert status == 1
-    assert f'Failed to get topology: configmaps "topology-{operator.node}" not found' in said
-    cluster.until(lambda: operator.gpus()[1] == 0, "nothing is allocatable", 30)
-
-    def looping():
-        (pod,) = operator.pods("device-plugin")
-        # Between two starts the kubelet shows the state as CrashLoopBackOff or as terminated; it tells of each back-off.
-        events = operator.get(f"events --field-selector reason=BackOff,involvedObject.name={pod['metadata']['name']}")
-        return events["items"] and pod["status"]["containerStatuses"][0]["restartCount"]
-
-    cluster.until(looping, "the plugin is in its crash loop", 60)
-    stays(lambda: operator.topology() is None, "the ConfigMap does not come back by itself", 15)
-    assert operator.gpus()[1] == 0
+@pytest.fixture(scope="class")
+def dead_end(one_operator, cluster):
+    """The ConfigMap is deleted and the plugin restarted before the status-updater: the wrong order, up to its dead end."""
+    one_operator.resize(GROWN)
+    one_operator.wait_for(POOL_SIZE)
+    one_operator.delete_topology()
+    one_operator.restart("daemonset/device-plugin", wait=False)
+    yield cluster.until(lambda: ended_plugin(one_operator), "the plugin has ended", 60)
+    one_operator.put_back()
 
 
-def test_status_updater_leads_out_of_the_dead_end(operator, cluster):
-    without_topology(operator)
-    operator.restart("deployment/status-updater")
-    cluster.until(lambda: operator.topology_size() == GROWN, f"the ConfigMap is back with {GROWN}", 30)
-    # Nobody touches the plugin: its back-off, 10, 20, 40 seconds, has to pass.
-    operator.wait_for(GROWN, timeout=120)
+class TestDeadEnd:
+    """Plugin before status-updater; the second test goes on where the first ended."""
+
+    def test_the_plugin_cannot_start(self, one_operator, cluster, dead_end):
+        status, said = dead_end
+        assert status == 1
+        assert f'Failed to get topology: configmaps "topology-{one_operator.node}" not found' in said
+        cluster.until(lambda: one_operator.gpus()[1] == 0, "nothing is allocatable", 30)
+
+        def looping():
+            (pod,) = one_operator.pods("device-plugin")
+            # Between two starts the kubelet shows the state as CrashLoopBackOff or as terminated; it tells of each back-off.
+            name = pod["metadata"]["name"]
+            events = one_operator.get(f"events --field-selector reason=BackOff,involvedObject.name={name}")
+            return events["items"] and pod["status"]["containerStatuses"][0]["restartCount"]
+
+        cluster.until(looping, "the plugin is in its crash loop", 60)
+        stays(lambda: one_operator.topology() is None, "the ConfigMap does not come back by itself", 15)
+        assert one_operator.gpus()[1] == 0
+
+    def test_status_updater_leads_out(self, one_operator, cluster, dead_end):
+        one_operator.restart("deployment/status-updater")
+        cluster.until(lambda: one_operator.topology_size() == GROWN, f"the ConfigMap is back with {GROWN}", 30)
+        # Nobody touches the plugin: its back-off, 10, 20, 40 seconds, has to pass.
+        one_operator.wait_for(GROWN, timeout=120)
 
 
 def test_plugin_before_the_config_map_is_deleted_keeps_the_old_size(operator):
@@ -106,6 +115,3 @@ def test_the_order_that_works(operator, cluster):
         operator.in_order(GROWN)
         cluster.until(lambda: watch.seen()[-1] == "4/4", f"4/4; seen {watch.seen()}", 30)
         assert [state for state in watch.seen() if state != "2/0"] == ["2/2", "4/4"]
-    # and back again, as far as the learner's own values file goes
-    operator.resize(POOL_SIZE)
-    operator.in_order(POOL_SIZE)
