@@ -49,7 +49,7 @@ def lint() -> None:
 
 
 def unit() -> None:
-    run("pytest", "-q", "tests/unit", PYTHONPATH=str(VENV / "collections"))
+    run("pytest", "-q", "-n", "2", "tests/unit", PYTHONPATH=str(VENV / "collections"))
 
 
 def collection() -> None:
