@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the project's checks, stage by stage, with the time of each.
 
-A stage that fails does not stop the later ones, unless they stand on it. The last line is `N passed, N failed`.
+A stage that fails does not stop the later ones, unless they stand on it. Clusters wait more than they work, so one
+of the long stages runs beside the others, and prints what it has to say when it is its turn. The last line is
+`N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -144,6 +146,7 @@ class Stage:
     what: str
     action: Callable[[], None]
     needs: tuple[str, ...] = ()
+    beside: bool = False
 
 
 STAGES = (
@@ -152,12 +155,86 @@ STAGES = (
     Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection),
     Stage("sanity", "ansible-test sanity", sanity, ("collection",)),
     Stage("bundle", "all that the lab is installed from", bundle),
+    Stage("contract", "molecule: what the stand-ins promise", molecule("contract"), ("bundle",), beside=True),
     Stage("go", "gofmt, go vet, go test of the stand-ins", go),
     Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
     Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
     Stage("steps", "molecule: each step alone by its tag", molecule("steps"), ("bundle",)),
-    Stage("contract", "molecule: what the stand-ins promise", molecule("contract"), ("bundle",)),
 )
+
+
+class Beside:
+    """A stage as a process of its own, with its output in a file until somebody asks for it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.log = WORK / f"{stage.name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.begun = time.time()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def command(self) -> list[str]:
+        return [sys.executable, __file__, "--only", self.stage.name]
+
+    def seconds(self) -> float:
+        """Until its last output."""
+        return self.log.stat().st_mtime - self.begun
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait()
+
+    def finish(self) -> None:
+        status = self.process.wait()
+        printed, _, rest = self.log.read_text(errors="replace").rpartition("\nstage ")
+        # What follows is a summary of its own, of one stage.
+        print((printed or rest).strip(), flush=True)
+        if status:
+            raise StageFailed(f"exit status {status}; what it printed is above")
+
+
+def attempt(action: Callable[[], None]) -> str:
+    """Runs it, and says `ok` or what went wrong."""
+    try:
+        action()
+    except (StageFailed, OSError, subprocess.CalledProcessError, ValueError) as error:
+        return str(error)
+    return "ok"
+
+
+def run_stages(stages: list[Stage]) -> dict[str, tuple[str, float]]:
+    """Verdict and seconds of each stage; a stage beside the others is judged at the end."""
+    results: dict[str, tuple[str, float]] = {}
+    beside: list[Beside] = []
+    try:
+        for stage in stages:
+            print(f"\n== {stage.name}: {stage.what}", flush=True)
+            start = time.monotonic()
+            broken = [name for name in stage.needs if results.get(name, ("ok", 0))[0] != "ok"]
+            if broken:
+                verdict = f"not run, needs {', '.join(broken)}"
+            elif stage.beside and stage is not stages[-1]:
+                beside.append(Beside(stage))
+                print(f"== {stage.name}: runs beside the next ones; its output, now in {beside[-1].log}, follows them")
+                continue
+            else:
+                verdict = attempt(stage.action)
+            results[stage.name] = (verdict, time.monotonic() - start)
+            print(f"== {stage.name}: {verdict} ({results[stage.name][1]:.1f} s)", flush=True)
+        for one in beside:
+            print(flush=True)
+            results[one.stage.name] = (attempt(one.finish), one.seconds())
+    finally:
+        for one in beside:
+            one.stop()
+    return results
 
 
 def main() -> int:
@@ -175,24 +252,8 @@ def main() -> int:
         return 0
     # A stopped run stops what it started: the children are in this process group.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    results: dict[str, tuple[str, float]] = {}
     begun = time.monotonic()
-    for stage in STAGES:
-        if wanted and stage.name not in wanted:
-            continue
-        broken = [name for name in stage.needs if results.get(name, ("ok", 0))[0] != "ok"]
-        print(f"\n== {stage.name}: {stage.what}", flush=True)
-        start = time.monotonic()
-        if broken:
-            verdict = f"not run, needs {', '.join(broken)}"
-        else:
-            try:
-                stage.action()
-                verdict = "ok"
-            except (StageFailed, OSError, subprocess.CalledProcessError, ValueError) as error:
-                verdict = str(error)
-        results[stage.name] = (verdict, time.monotonic() - start)
-        print(f"== {stage.name}: {verdict} ({results[stage.name][1]:.1f} s)", flush=True)
+    results = run_stages([stage for stage in STAGES if not wanted or stage.name in wanted])
     failed = sum(verdict != "ok" for verdict, _ in results.values())
     print(f"\n{'stage':12} {'seconds':>8}  result")
     for name, (verdict, seconds) in results.items():
