@@ -1,6 +1,9 @@
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection as its users have it, installed from its tarball: on their own controller, and in the lab's machine itself."""
+"""The collection as its users have it, installed from its tarball: on their own controller, and in the lab's machine itself.
+
+The lab is finished: pytest takes test_steps.py first, by its name.
+"""
 
 from __future__ import annotations
 
