@@ -62,3 +62,6 @@ $(VENV)/.ready: requirements.txt constraints.txt
 	@mkdir -p $(VENV)/collections/ansible_collections/gsb
 	@ln -sfn ../../../.. $(VENV)/collections/ansible_collections/gsb/fake_gpu_lab
 	@touch $@
+
+.DEFAULT:
+	@echo "make: there is no target $@; these are there:"; $(MAKE) -s help; exit 2

@@ -686,8 +686,10 @@ def _step_5(sight: Sight, verdict: Verdict) -> None:
         for name in ("gpu-1", "gpu-2")
     )
     if is_running(gpu_3):
-        # Step 6 has let it run. That it had to wait shows in the two others, which still hold the first two GPUs.
-        ok, seen = node_full, "Running"
+        # Step 6 has let it run. That it had to wait shows in the two others, which still hold the first two GPUs, or,
+        # when one of them is gone from the grown pool, in what was written down.
+        grown = isinstance(offer, int) and offer > names.pool_size
+        ok, seen = node_full or (grown and _tells_shortage(sight)), "Running"
         hint: Hint = (
             "gpu-3 이 기다리지 않고 바로 떴습니다. gpu-1 과 gpu-2 가 먼저 실제 노드의 GPU 를 쥐고 있어야 합니다. "
             f"gpu-3 을 지우고, 두 파드를 Running 으로 만든 뒤 다시 만드세요: kubectl -n {names.namespace} delete pod gpu-3",

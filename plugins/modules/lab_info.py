@@ -305,6 +305,8 @@ def look(module: AnsibleModule, names: _sight.Names) -> dict[str, t.Any]:
 def main() -> None:
     module = AnsibleModule(argument_spec=options(), supports_check_mode=True)
     steps = sorted(set(module.params["steps"]))
+    if not steps:
+        module.fail_json(msg=f"steps: name at least one of the steps 1 to {max(_judge.STEPS)}, or leave it out for all")
     unknown = [step for step in steps if step not in _judge.STEPS]
     if unknown:
         module.fail_json(msg=f"steps: there is no step {unknown[0]}; the lab has the steps 1 to {max(_judge.STEPS)}")

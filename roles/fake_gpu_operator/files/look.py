@@ -134,6 +134,8 @@ def wanted_release(release, want):
         size = size_in(present, want["pool"])
     if not isinstance(size, int):
         size = int(want["default_size"])
+    if size < 1:
+        return size, present, f"fake_gpu_operator_pool_size is {size}; a pool has 1 GPU for each node or more"
     pool = {"topology": {"nodePools": {want["pool"]: {"gpuCount": size}}}}
     return size, merge(present, merge(want["values"], pool)), ""
 

@@ -99,10 +99,19 @@ def test_verify_fails_at_the_end_with_the_first_thing_to_do_and_still_reports(pl
     assert [int(suite.get("failures")) > 0 for suite in tree] == [False] * 5 + [True] * 3
 
 
-def test_verify_judges_the_steps_asked_for(play):
-    outcome = play("verify", finished.lab(5), verify_steps="[1,5]")
+@pytest.mark.parametrize("steps", ["[1,5]", "1, 5"])
+def test_verify_judges_the_steps_asked_for(play, steps):
+    outcome = play("verify", finished.lab(5), verify_steps=steps)
     assert outcome.returncode == 0, outcome.stdout
     assert "All 2 steps asked for are done." in outcome.stdout
+
+
+@pytest.mark.parametrize("steps", ["abc", "9", ""])
+def test_verify_of_no_step_of_the_lab_is_no_success(play, steps):
+    outcome = play("verify", finished.lab(8), verify_steps=steps)
+    assert outcome.returncode == 2, outcome.stdout
+    assert "steps" in outcome.stdout
+    assert f"{steps}" in outcome.stdout
 
 
 def test_verify_in_check_mode(play):

@@ -221,6 +221,11 @@ def test_a_values_file_of_another_size_is_a_mistake() -> None:
     assert seen["mistake"] == "/root/values.yaml gives the pool default a gpuCount of 3, wanted 4"
 
 
+@pytest.mark.parametrize("size", [0, -1, "0"])
+def test_a_pool_without_gpus_is_a_mistake(size: object) -> None:
+    assert f"is {size};" in judge(lab(2), pool_size=size)["mistake"]
+
+
 def test_a_values_file_without_a_size_is_a_mistake() -> None:
     assert judge(lab(2), values_file="/root/values.yaml", file_text="runtimeClass: {enabled: false}")["mistake"]
 

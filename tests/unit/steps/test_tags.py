@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 STEPS = range(1, 9)
@@ -32,7 +33,7 @@ def inventory(tmp_path_factory):
     return path
 
 
-def playbook(inventory, *arguments):
+def playbook(inventory, *arguments, status=0):
     command = [
         str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
         "-i",
@@ -42,7 +43,7 @@ def playbook(inventory, *arguments):
     ]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 
 
@@ -66,6 +67,20 @@ def test_every_tag_is_offered(inventory):
     offered = set(re.findall(r"[\w-]+", playbook(inventory, "--list-tags")))
     expected = {f"step{number}" for number in STEPS} | {"bundle", "machine", "install", "steps", "verify"}
     assert expected <= offered
+
+
+@pytest.mark.parametrize("option", ["--tags", "--skip-tags"])
+def test_a_tag_that_nothing_has_is_refused_and_the_others_are_named(inventory, option):
+    output = playbook(inventory, option, "step9,step1", "--check", status=2)
+    assert "There is no tag step9." in output
+    assert not steps_in(output)
+
+
+def test_the_tags_that_are_named_are_those_of_the_tasks(inventory):
+    listed = playbook(inventory, "--list-tags")
+    offered = {tag for tags in re.findall(r"TASK TAGS: \[(.*)\]", listed) for tag in tags.split(", ") if tag}
+    plays = yaml.safe_load((ROOT / "playbooks" / "lab.yml").read_text())
+    assert set(plays[0]["tasks"][0]["vars"]["__lab_tags"]) == offered - {"always"}
 
 
 @pytest.mark.parametrize("number", STEPS)

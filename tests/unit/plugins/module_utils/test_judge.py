@@ -346,7 +346,7 @@ MISTAKES = [
     ("gpu2.node", placed("gpu-2", "gpu-a"), "real node"),
     ("gpu3.pod", without_pod("gpu-3"), "no Pod gpu-3"),
     ("gpu3.limit", asking("gpu-3", "3"), "exactly one GPU"),
-    ("gpu3.waits", without_pod("gpu-2"), "without having waited"),
+    ("gpu3.waits", in_turn(without_pod("gpu-2"), no_file("pending.txt")), "without having waited"),
     ("gpu3.waits", waiting("gpu-3", "0/1 nodes are available: 1 Insufficient cpu."), "not for a GPU"),
     ("gpu3.waits", failed("gpu-3"), "does not come back"),
     ("gpu3.waits", leaving("gpu-3"), "being deleted"),
@@ -620,6 +620,16 @@ def test_a_pod_without_gpus_beside_the_lab_is_no_mistake():
     look = finished.lab(8)
     with_pod(finished.pod("shell", gpus=None))(look)
     assert all(verdict["done"] for verdict in judged(look))
+
+
+def test_gpu_3_has_waited_though_gpu_2_is_gone_from_the_grown_pool():
+    """What is wrong is gpu-2 alone; to make gpu-3 again would prove nothing, the pool has room for both."""
+    look = finished.lab(8)
+    without_pod("gpu-2")(look)
+    (verdict,) = judged(look, [5])
+    checks = {check["id"]: check["ok"] for check in verdict["checks"]}
+    assert checks["gpu3.waits"]
+    assert not checks["gpu2.pod"]
 
 
 def test_inside_counts_by_its_time_where_the_containers_cannot_be_seen():

@@ -78,6 +78,10 @@ def test_a_step_that_does_not_exist(lab, step):
     assert f"there is no step {step}" in answer["msg"]
 
 
+def test_no_step_at_all_is_no_lab_that_is_done(lab):
+    assert "name at least one" in lab(8, steps=[])["msg"]
+
+
 def test_check_mode_gives_the_same(lab):
     real, check = lab(6), lab(6, check=True)
     assert real["steps"] == check["steps"]
