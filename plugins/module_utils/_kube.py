@@ -137,7 +137,7 @@ def time_limit(seconds: float) -> t.Iterator[None]:
     try:
         yield
     except _TimeIsUp as up:
-        where = f" ({up})" if str(up) else ""
+        where = f" (waiting for {up})" if str(up) else ""
         text = f"no complete answer from the API server within {seconds:g} seconds{where}"
         raise KubeError("unreachable", text) from None
     finally:
@@ -172,12 +172,22 @@ def _retry_after(headers: t.Mapping[str, str]) -> float | None:
     return max(0.0, then - now)
 
 
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
 def _message(body: bytes) -> str:
     """The server's sentence: of its Status, or of whatever else it sent, cut short."""
     try:
-        return str(json.loads(body)["message"])
+        if not body.startswith(_wire.MAGIC):
+            return str(json.loads(body)["message"])
+        # runtime.Unknown.raw, then meta/v1 Status.message
+        start, stop = len(_wire.MAGIC), len(body)
+        for number in (2, 3):
+            ((_number, start, stop),) = _wire.fields(body, start, stop, frozenset([number << 3 | 2]))
+        return body[start:stop].decode()
     except (TypeError, ValueError, KeyError, RecursionError):
-        return " ".join(body.decode("utf-8", "replace").split())[:300]
+        return _one_line(body.decode("utf-8", "replace"))
 
 
 def _missing_right(path: str) -> str:
@@ -212,7 +222,7 @@ class _Complaints(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
+        self.texts.append(_one_line(record.getMessage()))
 
     def __enter__(self) -> _Complaints:
         logging.getLogger().addHandler(self)
@@ -248,6 +258,8 @@ class Reader:
             self._api = kubernetes.client.ApiClient(configuration)
             for name, value in headers.items():
                 core_client._set_header(self._api, name, value)
+        except _TimeIsUp:
+            raise _TimeIsUp("the credentials") from None
         except Exception as error:
             raise KubeError("config", f"the connection settings cannot be used: {error}") from error
         self._complaints = complaints.texts
@@ -282,7 +294,6 @@ class Reader:
             )
             with contextlib.closing(response):
                 answer = Answer(response.status, response.reason, response.headers, response.read(), response.tell())
-                response.release_conn()
         except urllib3.exceptions.LocationValueError as error:
             raise KubeError("config", f"{self.host} is no address of an API server: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -307,9 +318,11 @@ class Reader:
         if status == 401 or (status == 403 and "system:anonymous" in message):
             told = "; ".join([f"The credentials used are {self._credentials()}", *self._complaints])
             return KubeError("refused", f"{said}. {told}")
-        if status == 403:
+        if status == 403 and _content_type(answer) in (JSON, PROTOBUF):
             return KubeError("refused", f"{said}. {_missing_right(path)}")
-        kind = {404: "missing", 410: "expired"}.get(status, "unreachable" if status >= 500 else "answer")
+        kind = {403: "refused", 404: "missing", 410: "expired"}.get(
+            status, "unreachable" if status >= 500 else "answer"
+        )
         return KubeError(kind, said)
 
     def _credentials(self) -> str:
@@ -382,10 +395,11 @@ class Reader:
         items, metadata = document.get("items", ""), document.get("metadata") or {}
         if items is None:
             items = []
-        dicts = isinstance(items, list) and all(isinstance(item, dict) for item in items)
-        if not dicts or not isinstance(metadata, dict):
-            raise KubeError("answer", f"GET {path}: {self.host} answered with something that is no list of objects")
-        return Page(items, metadata.get("continue") or "", metadata.get("resourceVersion") or "")
+        if isinstance(items, list) and all(isinstance(item, dict) for item in items) and isinstance(metadata, dict):
+            page = Page(items, metadata.get("continue") or "", metadata.get("resourceVersion") or "")
+            if isinstance(page.continue_token, str) and isinstance(page.resource_version, str):
+                return page
+        raise KubeError("answer", f"GET {path}: {self.host} answered with something that is no list of objects")
 
     def _page(self, path: str, answer: Answer, mentioning: str) -> Page:
         """One page of a list in whatever encoding, without the pods that cannot hold the resource it must mention."""

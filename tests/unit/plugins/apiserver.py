@@ -154,6 +154,7 @@ class Server:
         self.token = None
         self.trouble = collections.defaultdict(collections.deque)
         self.seen: list[Request] = []
+        self.connections = 0
         self.over = threading.Event()
         self._context = context
 
@@ -210,6 +211,10 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 20
     disable_nagle_algorithm = True
 
+    def setup(self):
+        super().setup()
+        self.api.connections += 1
+
     def log_message(self, *_args):
         pass
 
@@ -225,8 +230,14 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def speaks_protobuf(self):
+        return self.api.protobuf and PROTOBUF in self.headers["Accept"]
+
     def refuse(self, status, message, **headers):
-        self.say(status, {"kind": "Status", "status": "Failure", "code": status, "message": message}, **headers)
+        if self.speaks_protobuf():
+            raw = field(1, "") + field(2, "Failure") + field(3, message)
+            return self.say(status, envelope("Status", raw), PROTOBUF, **headers)
+        return self.say(status, {"kind": "Status", "status": "Failure", "code": status, "message": message}, **headers)
 
     def caller(self):
         certificate = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
@@ -260,7 +271,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, path, items, token=""):
         kind, schema = ("Node", NODE) if path.endswith("nodes") else ("Pod", POD)
-        if self.api.protobuf and PROTOBUF in self.headers["Accept"]:
+        if self.speaks_protobuf():
             metadata = field(1, "") + field(2, "7") + (field(3, token) if token else b"")
             raw = field(1, metadata) + b"".join(field(2, wire(one, schema)) for one in items)
             return self.say(200, envelope(f"{kind}List", raw), PROTOBUF)

@@ -353,6 +353,12 @@ def test_a_server_that_asks_for_more_time_than_there_is(fails, server, pauses):
     assert pauses == []
 
 
+def test_one_connection_is_enough(look, server):
+    look()
+    assert len(server.seen) > 3
+    assert server.connections == 1
+
+
 def test_a_connection_that_the_server_closes_after_each_answer(look, server):
     def closing(handler, _query):
         handler.close_connection = True
@@ -380,7 +386,9 @@ def test_a_slow_server_is_given_up_in_time(fails, server):
         fails("unreachable")
     assert time.monotonic() - begun < 5
     text = str(raised.value)
-    assert text.startswith(f"no complete answer from the API server within 0.5 seconds (GET {PODS}, after GET {PODS}: ")
+    assert text.startswith(
+        f"no complete answer from the API server within 0.5 seconds (waiting for GET {PODS}, after GET {PODS}: "
+    )
     assert "503 Service Unavailable: busy" in text
 
 
@@ -413,6 +421,7 @@ WRONG = [
     (saying({"items": ["pod"]}), "no list of objects"),
     (saying({"items": {}}), "no list of objects"),
     (saying({"items": [], "metadata": "none"}), "no list of objects"),
+    (saying({"items": [], "metadata": {"continue": ["x"]}}), "no list of objects"),
     (saying(b"k8s\0\x12\x7f\x00", apiserver.PROTOBUF), "broken protobuf"),
     (refusing(302, "elsewhere", Location="/elsewhere"), "302 Found"),
     (refusing(400, "bad request"), "400 Bad Request: bad request"),
@@ -484,6 +493,33 @@ def test_the_right_that_is_missing_for_other_things(reader, server, call, rule):
     with pytest.raises(_kube.KubeError) as raised:
         call(reader())
     assert yaml.safe_load("- " + str(raised.value).partition(": - ")[2]) == [rule]
+
+
+def test_a_refusal_that_is_not_of_the_api_server(fails, server):
+    def page(handler, _query):
+        handler.say(403, b"<html>\n Not in this building </html>", "text/html")
+        return True
+
+    server.always(NODES, page)
+    assert fails("refused") == f"GET {NODES}: 403 Forbidden: <html> Not in this building </html>"
+
+
+@pytest.mark.parametrize("protobuf", [True, False])
+@pytest.mark.parametrize("status", [400, 403, 410, 503])
+def test_the_words_of_the_server_in_either_encoding(look, server, pauses, status, protobuf):
+    server.protobuf = protobuf
+    server.always(PODS, refusing(status, "닫힘: closed"))
+    with pytest.raises(_kube.KubeError, match=f"GET {PODS}: {status} [A-Z][A-Za-z ]+: 닫힘: closed"):
+        look()
+
+
+def test_a_status_that_is_broken(fails, server):
+    def broken(handler, _query):
+        handler.say(400, b"k8s\0\x12\x7f", apiserver.PROTOBUF)
+        return True
+
+    server.always(PODS, broken)
+    assert "400 Bad Request: k8s" in fails("answer")
 
 
 def test_a_token_that_is_not_taken(fails, server):
@@ -604,6 +640,12 @@ def test_a_credential_plugin_that_fails(fails, server, kubeconfig, plugin, scrip
     text = fails("refused", kubeconfig=kubeconfig(plugin(script)))
     assert "user learner, context lab" in text
     assert "exec:" in text
+
+
+def test_a_credential_plugin_that_hangs(look, kubeconfig, plugin):
+    with pytest.raises(_kube.KubeError) as raised, _kube.time_limit(0.5):
+        look(kubeconfig=kubeconfig(plugin("import signal; signal.alarm(3); signal.pause()")))
+    assert "within 0.5 seconds (waiting for the credentials)" in str(raised.value)
 
 
 def test_a_credential_plugin_that_is_not_there(fails, server, kubeconfig):
