@@ -596,8 +596,9 @@ def quote(name: str) -> str:
 
 def _lasting(error: BaseException) -> bool:
     """Whether another try is no use: a certificate is not trusted, a name does not exist, a proxy does not want to."""
-    if isinstance(error, ssl.SSLError):
-        return not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
+    if isinstance(error, urllib3.exceptions.SSLError):
+        broken_off = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+        return not (error.args and isinstance(error.args[0], broken_off))
     if isinstance(error, socket.gaierror):
         return error.errno != socket.EAI_AGAIN
     if re.match(r"Tunnel connection failed: 4\d\d", str(error)):
