@@ -60,10 +60,15 @@ _ASSIGNED = f"spec.nodeName!=,{_ACTIVE}"
 _FINISHED = ("Succeeded", "Failed")
 
 _WRAPPING = re.compile(r"^<?[\w.]+(?:\(.*?host=.*?\)| object at \w+>): ")
-Item = t.TypeVar("Item")
 _RESOURCE = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?"
 )
+
+
+# As the API server's RBAC authorizer words it.
+_CANNOT = re.compile(r'cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
+
+Item = t.TypeVar("Item")
 
 
 class KubeError(Exception):
@@ -173,34 +178,37 @@ def _retry_after(headers: t.Mapping[str, str]) -> float | None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())[:1000]
 
 
 def _message(body: bytes) -> str:
     """The server's sentence: of its Status, or of whatever else it sent, cut short."""
     try:
         if not body.startswith(_wire.MAGIC):
-            return str(json.loads(body)["message"])
+            return _one_line(str(json.loads(body)["message"]))
         # runtime.Unknown.raw, then meta/v1 Status.message
         start, stop = len(_wire.MAGIC), len(body)
         for number in (2, 3):
             ((_number, start, stop),) = _wire.fields(body, start, stop, frozenset([number << 3 | 2]))
-        return body[start:stop].decode()
+        return _one_line(body[start:stop].decode())
     except (TypeError, ValueError, KeyError, RecursionError):
         return _one_line(body.decode("utf-8", "replace"))
 
 
-def _missing_right(path: str) -> str:
-    """The rule of RBAC that allows a GET, as YAML that can be pasted."""
-    match = _RESOURCE.fullmatch(path)
-    if match is None:
+def _missing_right(path: str, message: str) -> str:
+    """The rule of RBAC that allows what the server says is not, or else the GET, as YAML that can be pasted."""
+    asked, said = _RESOURCE.fullmatch(path), _CANNOT.search(message)
+    if asked is None:
         return ""
-    group, namespace, resource, name = match.group("group", "namespace", "resource", "name")
+    verb, resource, group = "get" if asked["name"] else "list", asked["resource"], asked["group"] or ""
+    if said is not None:
+        verb, resource, group = said.group("verb", "resource", "group")
     # A pod's node is looked up by name when no list has it.
-    verbs = "get, list" if resource == "nodes" else "get" if name else "list"
+    verbs = "get, list" if resource == "nodes" else verb
     rule = f"""- {{apiGroups: [{group or '""'}], resources: [{resource}], verbs: [{verbs}]}}"""
+    namespace = asked["namespace"] if verb != "impersonate" else None
     where = f"a Role in namespace {namespace} or of a ClusterRole" if namespace else "a ClusterRole"
-    return f"The right to {'get' if name else 'list'} {resource} is missing. Add to the rules of {where}: {rule}"
+    return f"The right to {verb} {resource} is missing. Add to the rules of {where}: {rule}"
 
 
 def _content_type(answer: Answer) -> str:
@@ -276,6 +284,8 @@ class Reader:
         except Exception as error:
             raise KubeError("config", f"the credentials cannot be renewed: {error}") from error
         headers.update((setting["key"], setting["value"]) for setting in settings if setting["value"])
+        if self._auth.get("username") and not settings:
+            headers["authorization"] = self._api.configuration.get_basic_auth_token()
         return headers
 
     def _send(self, path: str, query: t.Mapping[str, t.Any], accept: str) -> Answer:
@@ -319,7 +329,7 @@ class Reader:
             told = "; ".join([f"The credentials used are {self._credentials()}", *self._complaints])
             return KubeError("refused", f"{said}. {told}")
         if status == 403 and _content_type(answer) in (JSON, PROTOBUF):
-            return KubeError("refused", f"{said}. {_missing_right(path)}")
+            return KubeError("refused", f"{said}. {_missing_right(path, message)}")
         kind = {403: "refused", 404: "missing", 410: "expired"}.get(
             status, "unreachable" if status >= 500 else "answer"
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import email.utils
+import gzip
 import json
 import os
 import random
@@ -225,6 +226,14 @@ def test_an_empty_cluster(look, server, protobuf):
     server.protobuf = protobuf
     server.lists = {NODES: [], PODS: []}
     assert look()[:2] == ([], [])
+
+
+def test_an_answer_that_something_on_the_way_has_compressed(look, server):
+    body = gzip.compress(json.dumps({"items": HOLDERS, "metadata": {}}).encode())
+    server.always(PODS, saying(body, Content_Encoding="gzip"))
+    cluster = look()
+    assert whole(cluster)
+    assert len(body) < cluster.stats["bytes"] < len(body) + 2000
 
 
 def test_a_list_without_items_is_empty(look, server):
@@ -495,6 +504,22 @@ def test_the_right_that_is_missing_for_other_things(reader, server, call, rule):
     assert yaml.safe_load("- " + str(raised.value).partition(": - ")[2]) == [rule]
 
 
+@pytest.mark.parametrize(
+    ("cannot", "rule"),
+    [
+        (
+            'impersonate resource "users" in API group ""',
+            {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]},
+        ),
+        ('list resource "pods" in API group ""', {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}),
+        ("do that", {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}),
+    ],
+)
+def test_the_right_that_the_server_names(fails, server, cannot, rule):
+    server.always(NODES, refusing(403, f'User "learner" cannot {cannot} at the cluster scope'))
+    assert yaml.safe_load(fails("refused").partition("of a ClusterRole: ")[2]) == [rule]
+
+
 def test_a_refusal_that_is_not_of_the_api_server(fails, server):
     def page(handler, _query):
         handler.say(403, b"<html>\n Not in this building </html>", "text/html")
@@ -678,6 +703,12 @@ def test_other_credentials_that_are_not_taken(fails, server, authority, option):
         server.always(NODES, refusing(401, "Unauthorized"))
         words = f"the client certificate {options['client_cert']}"
     assert words in fails("refused", api_key=None, **options)
+
+
+def test_a_user_name_and_password(look, server):
+    assert whole(look(api_key=None, username="learner", password=TOKEN))
+    basic = base64.b64encode(f"learner:{TOKEN}".encode()).decode()
+    assert {request.headers["Authorization"] for request in server.seen} == {f"Basic {basic}"}
 
 
 # The way there
