@@ -198,8 +198,6 @@ def _message(body: bytes) -> str:
 def _missing_right(path: str, message: str) -> str:
     """The rule of RBAC that allows what the server says is not, or else the GET, as YAML that can be pasted."""
     asked, said = _RESOURCE.fullmatch(path), _CANNOT.search(message)
-    if asked is None:
-        return ""
     verb, resource, group = "get" if asked["name"] else "list", asked["resource"], asked["group"] or ""
     if said is not None:
         verb, resource, group = said.group("verb", "resource", "group")
@@ -230,11 +228,12 @@ class _Complaints(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(_one_line(record.getMessage()))
+        text = _one_line(record.getMessage())
+        if text not in self.texts:
+            self.texts.append(text)
 
-    def __enter__(self) -> _Complaints:
+    def __enter__(self) -> None:
         logging.getLogger().addHandler(self)
-        return self
 
     def __exit__(self, *_error: object) -> None:
         logging.getLogger().removeHandler(self)
@@ -255,11 +254,12 @@ class Reader:
     def __init__(self, module: t.Any) -> None:
         if IMPORT_ERROR is not None:
             raise KubeError("library", f"{sys.executable} cannot import the Python library kubernetes: {IMPORT_ERROR}")
+        self._complaints = _Complaints()
         try:
             # These build the client's settings from the module's options, K8S_AUTH_* and kubeconfig files
             # without asking the server anything, unlike get_api_client(), which starts with a discovery.
             self._auth = core_client._create_auth_spec(module)
-            with _Complaints() as complaints:
+            with self._complaints:
                 configuration = core_client._create_configuration(self._auth)
             headers = core_client._create_headers(module)
             _add_proxy(configuration)
@@ -270,7 +270,6 @@ class Reader:
             raise _TimeIsUp("the credentials") from None
         except Exception as error:
             raise KubeError("config", f"the connection settings cannot be used: {error}") from error
-        self._complaints = complaints.texts
         self._accept = f"{PROTOBUF}, {JSON}"
         self.host: str = re.sub(r"//[^/@]*@", "//", configuration.host)
 
@@ -278,9 +277,10 @@ class Reader:
 
     def _headers(self, accept: str) -> dict[str, str]:
         headers = {**self._api.default_headers, "Accept": accept}
+        # Asked for each time: a credential plugin renews a token that has run out.
         try:
-            # Asked for each time: a credential plugin renews a token that has run out.
-            settings = self._api.configuration.auth_settings().values()
+            with self._complaints:
+                settings = self._api.configuration.auth_settings().values()
         except Exception as error:
             raise KubeError("config", f"the credentials cannot be renewed: {error}") from error
         headers.update((setting["key"], setting["value"]) for setting in settings if setting["value"])
@@ -312,11 +312,6 @@ class Reader:
         except ValueError:
             # Its text may hold the token.
             raise KubeError("config", "a header of the request, such as the token, holds what no header can") from None
-        promised = answer.headers.get("Content-Length", "")
-        if promised.isdigit() and int(promised) != answer.size:
-            raise _PassingError(
-                f"GET {path}: {self.host}: the answer broke off after {answer.size} of {promised} bytes"
-            )
         return answer
 
     def _refusal(self, path: str, answer: Answer) -> KubeError:
@@ -326,7 +321,7 @@ class Reader:
         if status in (429, 500, 502, 503, 504):
             return _PassingError(said, _retry_after(answer.headers))
         if status == 401 or (status == 403 and "system:anonymous" in message):
-            told = "; ".join([f"The credentials used are {self._credentials()}", *self._complaints])
+            told = "; ".join([f"The credentials used are {self._credentials()}", *self._complaints.texts])
             return KubeError("refused", f"{said}. {told}")
         if status == 403 and _content_type(answer) in (JSON, PROTOBUF):
             return KubeError("refused", f"{said}. {_missing_right(path, message)}")

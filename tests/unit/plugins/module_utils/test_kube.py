@@ -667,6 +667,43 @@ def test_a_credential_plugin_that_fails(fails, server, kubeconfig, plugin, scrip
     assert "exec:" in text
 
 
+RENEWING = """
+import json, os, pathlib
+runs = pathlib.Path(__file__ + ".runs")
+runs.touch()
+token = os.environ["SECRET"] if runs.read_text() else "old"
+runs.write_text(runs.read_text() + "x")
+status = {"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"}
+if os.path.exists(__file__ + ".broken") and token != "old":
+    raise SystemExit("the vault is shut")
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}))
+"""
+
+
+def test_a_token_that_has_run_out_is_renewed(look, server, kubeconfig, plugin):
+    server.token = TOKEN
+    assert whole(look(kubeconfig=kubeconfig(plugin(RENEWING))))
+
+
+def test_a_token_that_has_run_out_and_cannot_be_renewed(fails, server, kubeconfig, plugin, tmp_path):
+    server.token = TOKEN
+    (tmp_path / "plugin.broken").touch()
+    text = fails("refused", kubeconfig=kubeconfig(plugin(RENEWING)))
+    assert "401 Unauthorized" in text
+    assert text.count("exec: ") == 1
+
+
+def test_credentials_that_have_gone(reader):
+    def renew(_configuration):
+        raise kubernetes.config.ConfigException("Token file exists but empty.")
+
+    account = reader()
+    account._api.configuration.refresh_api_key_hook = renew
+    with pytest.raises(_kube.KubeError, match="cannot be renewed: Token file exists but empty") as raised:
+        account.nodes_and_pods("sum", GPU)
+    assert raised.value.kind == "config"
+
+
 def test_a_credential_plugin_that_hangs(look, kubeconfig, plugin):
     with pytest.raises(_kube.KubeError) as raised, _kube.time_limit(0.5):
         look(kubeconfig=kubeconfig(plugin("import signal; signal.alarm(3); signal.pause()")))
@@ -841,6 +878,14 @@ def test_plain_lists_are_json_and_not_tried_again(reader, server, pauses):
     with pytest.raises(_kube.KubeError, match="did not answer with JSON"):
         reader().pods()
     assert pauses == []
+
+
+def test_a_kind_that_is_not_there_and_one_that_may_not_be_seen(reader, server):
+    assert reader().custom("g.x", "v1", "ks") is None
+    assert reader().namespace("x") is None
+    server.always("/api/v1/namespaces/x", refusing(400, "odd"))
+    with pytest.raises(_kube.KubeError, match="400 Bad Request: odd"):
+        reader().namespace("x")
 
 
 def test_impersonation(look, server):
