@@ -263,6 +263,10 @@ class Reader:
                 configuration = core_client._create_configuration(self._auth)
             headers = core_client._create_headers(module)
             _add_proxy(configuration)
+            for file in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
+                # The client would only say that some file is missing, and not before it connects.
+                if file:
+                    open(file, "rb").close()
             self._api = kubernetes.client.ApiClient(configuration)
             for name, value in headers.items():
                 core_client._set_header(self._api, name, value)
@@ -307,7 +311,9 @@ class Reader:
         except urllib3.exceptions.LocationValueError as error:
             raise KubeError("config", f"{self.host} is no address of an API server: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            text = f"GET {path}: {self.host}: {_root(error)}"
+            proxy = getattr(self._api.rest_client.pool_manager, "proxy", None)
+            way = f"{self.host} by the proxy {proxy.host}:{proxy.port}" if proxy else self.host
+            text = f"GET {path}: {way}: {_root(error)}"
             raise KubeError("unreachable", text) if _lasting(error) else _PassingError(text) from error
         except ValueError:
             # Its text may hold the token.
@@ -373,8 +379,8 @@ class Reader:
                     met, pause = str(trouble), max(_pause(tries), trouble.after or 0)
                     # A server that names a time is asked again as long as there is time.
                     if (tries >= TRIES and trouble.after is None) or pause >= _time_left(begun):
-                        asked = f", and it asks to wait {trouble.after:g} seconds" if trouble.after else ""
-                        raise KubeError(trouble.kind, f"{met} (tried {tries} times{asked})") from trouble
+                        asked = f"; the server asks to wait {trouble.after:g} seconds" if trouble.after else ""
+                        raise KubeError(trouble.kind, f"{met} (tries: {tries}{asked})") from trouble
                     time.sleep(pause)
         except _TimeIsUp:
             raise _TimeIsUp(f"GET {path}" + (f", after {met}" if met else "")) from None

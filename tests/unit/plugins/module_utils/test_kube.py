@@ -312,7 +312,7 @@ def test_trouble_that_stays(fails, server, pauses, name, words):
     text = fails("unreachable")
     assert f"GET {PODS}: " in text
     assert words in text
-    assert text.endswith(f"(tried {_kube.TRIES} times)")
+    assert text.endswith(f"(tries: {_kube.TRIES})")
     assert len(server.asked(PODS)) == 1 + _kube.TRIES
     assert len(pauses) == _kube.TRIES - 1
 
@@ -358,7 +358,7 @@ def test_a_server_that_asks_for_more_time_than_there_is(fails, server, pauses):
     server.always(PODS, refusing(503, "starting", Retry_After="30"))
     with _kube.time_limit(20):
         text = fails("unreachable")
-    assert "503 Service Unavailable: starting (tried 1 times, and it asks to wait 30 seconds)" in text
+    assert "503 Service Unavailable: starting (tries: 1; the server asks to wait 30 seconds)" in text
     assert pauses == []
 
 
@@ -382,7 +382,7 @@ def test_nobody_listens(fails, reader, pauses):
         host = f"https://127.0.0.1:{probe.getsockname()[1]}"
         text = fails("unreachable", host=host)
     assert text.startswith(f"GET {NODES}: {host}: ")
-    assert "Connection refused (tried" in text
+    assert "Connection refused (tries: " in text
 
 
 # Time
@@ -786,6 +786,12 @@ def test_a_name_that_does_not_resolve(fails, monkeypatch, number, tries):
     assert asked == ["api.lab.invalid"] * tries
 
 
+@pytest.mark.parametrize("option", ["ca_cert", "client_cert", "client_key"])
+def test_a_file_that_is_not_there(fails, server, option):
+    assert "No such file or directory: '/nonexistent/file'" in fails("config", **{option: "/nonexistent/file"})
+    assert server.seen == []
+
+
 @pytest.mark.parametrize("host", ["https://", "https://["])
 def test_an_address_that_is_none(fails, host, pauses):
     fails("config", host=host)
@@ -835,7 +841,8 @@ def test_the_proxy_of_the_option(look, server, proxy, monkeypatch):
 
 def test_a_proxy_that_does_not_let_through(fails, server, pauses):
     with apiserver.Proxy(407) as proxy:
-        assert "Tunnel connection failed: 407" in fails("unreachable", proxy=proxy.url)
+        text = fails("unreachable", proxy=proxy.url)
+    assert f"{server.url} by the proxy {proxy.url[7:]}: Tunnel connection failed: 407" in text
     assert (len(proxy.asked), pauses, server.seen) == (1, [], [])
     with apiserver.Proxy(503) as proxy:
         assert "Tunnel connection failed: 503" in fails("unreachable", proxy=proxy.url)
