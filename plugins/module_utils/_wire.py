@@ -168,6 +168,8 @@ def page(body: bytes, mentioning: str = "") -> Page:
         raise WireError(f"the protobuf answer is encoded as {encoding}")
     if not kind.endswith("List"):
         raise WireError(f"the protobuf answer is a {kind or 'thing without a kind'}, not a list")
+    if not start:
+        raise WireError("the protobuf answer is cut off")
     metadata: dict[int, str] = {}
     spans = []
     for number, at, to in fields(body, start, stop, _LIST):
