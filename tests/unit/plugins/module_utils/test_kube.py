@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import email.utils
+import gc
 import gzip
 import json
 import os
@@ -183,6 +185,25 @@ def test_the_statistics(look, server):
     plain = look().stats
     assert (plain["pages"], plain["encoding"]) == (stats["pages"], "json")
     assert plain["bytes"] > stats["bytes"] > 100
+
+
+@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("broken", [True, False])
+def test_the_collector_of_the_caller_is_as_before(look, server, collects, broken):
+    before, during = gc.isenabled(), []
+
+    def watch(handler, _query):
+        during.append(gc.isenabled())
+        return broken and refusing(400)(handler, _query)
+
+    server.trouble[PODS].append(watch)
+    (gc.enable if collects else gc.disable)()
+    try:
+        with pytest.raises(_kube.KubeError) if broken else contextlib.nullcontext():
+            look()
+        assert (during, gc.isenabled()) == ([False], collects)
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 JSON_AGAIN = {
