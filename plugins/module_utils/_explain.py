@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections import Counter
 
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._account import (
     BLOCKING_EFFECTS,
@@ -230,6 +229,9 @@ def extended_resources(device_classes: t.Iterable[t.Mapping[str, t.Any]]) -> set
 
 # From refusals to reasons
 
+#: Why a node refuses a pod ("short" is a reason only when all nodes are known), and the taint, resource or claims.
+Refusal = tuple[str, str]
+
 
 class _Group:
     """The nodes that refuse a pod for the same reason."""
@@ -244,8 +246,8 @@ class _Group:
 class _Verdict(t.NamedTuple):
     """What the filters said of a pod."""
 
-    groups: dict[tuple[str, str], _Group]
-    words: Counter[str]
+    groups: dict[Refusal, _Group]
+    #: How many nodes there are.
     total: int
     #: The largest offer of a node, and the most that is free on one.
     largest_offer: int
@@ -255,58 +257,69 @@ class _Verdict(t.NamedTuple):
     sum_open: int
 
 
-def _filter(pod: Pod, asks: t.Mapping[str, int], resource: str, rooms: t.Sequence[Room], dra: set[str]) -> _Verdict:
-    """Run a pod through the filters on every node."""
-    groups: dict[tuple[str, str], _Group] = {}
-    words: Counter[str] = Counter()
-    want = asks[resource]
-    largest_offer = largest_free = largest_open = sum_open = 0
+def _before_fit(pod: Pod, rooms: t.Iterable[Room]) -> list[Refusal | None]:
+    """NodeUnschedulable, TaintToleration and NodeAffinity: what they say of each node, None when they let the pod pass."""
     selective = bool(pod.node_selector) or pod.affinity is not None
-    delegated = dra.intersection(asks)
-    taints: dict[tuple[Taint, ...], Taint | None] = {}
-
+    refusals: list[Refusal | None] = []
     for room in rooms:
         node = room.node
-        offer = room.allocatable[resource]
-        slots, free = room.slots, room.free
-        if room.nominated:
-            for other, amounts in room.nominated:
-                if other.priority >= pod.priority and other.uid != pod.uid:
-                    slots -= 1
-                    free = {name: amount - amounts.get(name, 0) for name, amount in free.items()}
-        have = free[resource]
-        largest_offer = max(largest_offer, offer)
-        largest_free = max(largest_free, have)
-
-        refusals: list[tuple[str, str]]
-        taint = None
-        if node.taints:
-            if node.taints not in taints:
-                taints[node.taints] = untolerated_taint(node.taints, pod.tolerations)
-            taint = taints[node.taints]
+        refusal = None
         if node.unschedulable and unschedulable(node, pod.tolerations):
-            refusals = [("cordoned", "")]
-            words["node(s) were unschedulable"] += 1
-        elif taint is not None:
+            refusal = ("cordoned", "")
+        elif node.taints and (taint := untolerated_taint(node.taints, pod.tolerations)):
             if taint.key in NOT_READY_TAINTS:
-                refusals = [("not_ready", taint.key)]
+                refusal = ("not_ready", taint.key)
             else:
-                refusals = [
-                    (
-                        "taint",
-                        f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}",
-                    )
-                ]
-            words["node(s) had untolerated taint(s)"] += 1
+                refusal = ("taint", f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}")
         elif selective and not node_affinity(pod, node):
-            refusals = [("selector_or_affinity", "")]
-            words["node(s) didn't match Pod's node affinity/selector"] += 1
+            refusal = ("selector_or_affinity", "")
+        refusals.append(refusal)
+    return refusals
+
+
+def _without_nominated(pod: Pod, room: Room) -> tuple[int, dict[str, int]]:
+    """Slots and resources less what pods of higher or equal priority were promised (addGENominatedPods)."""
+    slots, free = room.slots, room.free
+    for other, amounts in room.nominated:
+        if other.priority >= pod.priority and other.uid != pod.uid:
+            slots -= 1
+            free = {name: amount - amounts.get(name, 0) for name, amount in free.items()}
+    return slots, free
+
+
+def _filter(
+    pod: Pod,
+    asks: t.Mapping[str, int],
+    resource: str,
+    rooms: t.Iterable[Room],
+    before_fit: t.Iterable[Refusal | None],
+    dra: set[str],
+) -> _Verdict:
+    """Run a pod through the filters on every node."""
+    groups: dict[Refusal, _Group] = {}
+    want = asks[resource]
+    total = largest_offer = largest_free = largest_open = sum_open = 0
+    delegated = dra.intersection(asks)
+
+    for room, barred in zip(rooms, before_fit):
+        total += 1
+        offer = room.allocatable[resource]
+        slots, free = _without_nominated(pod, room) if room.nominated else (room.slots, room.free)
+        have = free[resource]
+        if offer > largest_offer:
+            largest_offer = offer
+        if have > largest_free:
+            largest_free = have
+        if barred:
+            refusals = [barred]
         else:
+            if have > 0:
+                sum_open += have
+                if have > largest_open:
+                    largest_open = have
             by_dra = {name for name in delegated if room.allocatable[name] < SMALLEST_OFFER} if delegated else ()
-            short = insufficient(asks, slots, free, by_dra)
             refusals = []
-            for name in short:
-                words["Too many pods" if name == "pods" else f"Insufficient {name}"] += 1
+            for name in insufficient(asks, slots, free, by_dra):
                 if name in ("pods", "cpu", "memory"):
                     refusals.append((name, ""))
                 elif name != resource:
@@ -315,23 +328,19 @@ def _filter(pod: Pod, asks: t.Mapping[str, int], resource: str, rooms: t.Sequenc
                     refusals.append(("not_advertised", ""))
                 else:
                     refusals.append(("reserved" if room.free[resource] >= want else "short", ""))
-            sum_open += max(0, have)
-            largest_open = max(largest_open, have)
-            if not short:
-                if by_dra or pod.claims:
-                    words["cannot allocate all claims"] += 1
-                    refusals = [("dra", ", ".join(pod.claims))]
-                else:
-                    refusals = [("fits", "")]
+            if not refusals:
+                refusals.append(("dra", ", ".join(pod.claims)) if by_dra or pod.claims else ("fits", ""))
         for refusal in refusals:
-            group = groups.setdefault(refusal, _Group())
-            group.nodes.append(node.name)
+            group = groups.get(refusal)
+            if group is None:
+                group = groups[refusal] = _Group()
+            group.nodes.append(room.node.name)
             group.enough += have >= want
             group.offering += offer >= SMALLEST_OFFER
     # Whatever else keeps the pod from nodes: no node could take it anyway.
     if not delegated and want > largest_offer:
         groups.setdefault(("short", "") if largest_offer else ("not_advertised", ""), _Group())
-    return _Verdict(groups, words, len(rooms), largest_offer, largest_free, largest_open, sum_open)
+    return _Verdict(groups, total, largest_offer, largest_free, largest_open, sum_open)
 
 
 def _shortage(want: int, verdict: _Verdict) -> str:
@@ -425,13 +434,29 @@ def _of_pod(reason: str, detail: str, message: str, nodes: list[str] | None = No
     return {"reason": reason, "detail": detail, "count": len(names), "enough": 0, "nodes": names, "message": message}
 
 
-def _predicted(verdict: _Verdict) -> str:
+_WORDS = {
+    "cordoned": "node(s) were unschedulable",
+    "not_ready": "node(s) had untolerated taint(s)",
+    "taint": "node(s) had untolerated taint(s)",
+    "selector_or_affinity": "node(s) didn't match Pod's node affinity/selector",
+    "pods": "Too many pods",
+    "cpu": "Insufficient cpu",
+    "memory": "Insufficient memory",
+    "dra": "cannot allocate all claims",
+}
+
+
+def _predicted(verdict: _Verdict, resource: str) -> str:
     """framework.FitError.Error, without what preemption adds; empty when a node fits."""
     if not verdict.total:
         return "no nodes available to schedule pods"
     if ("fits", "") in verdict.groups:
         return ""
-    words = sorted(f"{count} {word}" for word, count in verdict.words.items())
+    counts: dict[str, int] = {}
+    for (reason, detail), group in verdict.groups.items():
+        word = _WORDS.get(reason) or f"Insufficient {detail or resource}"
+        counts[word] = counts.get(word, 0) + len(group.nodes)
+    words = sorted(f"{count} {word}" for word, count in counts.items() if count)
     return f"0/{verdict.total} nodes are available: {', '.join(words)}."
 
 
@@ -468,6 +493,7 @@ def waiting(
     dra = extended_resources(device_classes)
     all_rooms = list(rooms.values())
     known: dict[t.Any, _Verdict] = {}
+    passes: dict[t.Any, list[Refusal | None]] = {}
     result = []
     for pod, asks in sorted(waits, key=lambda item: (item[0].namespace, item[0].name)):
         want = asks[resource]
@@ -496,9 +522,12 @@ def waiting(
                 pod.uid if pod.nominated_node else "",
             )
             if alike not in known:
-                known[alike] = _filter(pod, asks, resource, all_rooms, dra)
+                choosy = (tuple(pod.node_selector.items()), pod.affinity, pod.tolerations)
+                if choosy not in passes:
+                    passes[choosy] = _before_fit(pod, all_rooms)
+                known[alike] = _filter(pod, asks, resource, all_rooms, passes[choosy], dra)
             verdict = known[alike]
-            predicted = _predicted(verdict)
+            predicted = _predicted(verdict, resource)
             found, told = _node_reasons(pod, want, resource, verdict)
             reasons += found
             if not all_rooms:

@@ -12,6 +12,7 @@ part of the API and never change. Every decoder gives what its namesake in _obje
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import functools
 import typing as t
@@ -102,16 +103,25 @@ def fields(data: bytes, pos: int, end: int, wanted: frozenset[int]) -> list[Fiel
     found: list[Field] = []
     try:
         while pos < end:
+            # Numbers of one and two bytes are read in place: this loop is where the time goes.
             tag = data[pos]
-            pos += 1
-            if tag > 127:
-                tag, pos = _varint(data, pos - 1)
+            if tag < 128:
+                pos += 1
+            elif data[pos + 1] < 128:
+                tag += (data[pos + 1] << 7) - 128
+                pos += 2
+            else:
+                tag, pos = _varint(data, pos)
             kind = tag & 7
             if kind == _LENGTH:
                 size = data[pos]
-                pos += 1
-                if size > 127:
-                    size, pos = _varint(data, pos - 1)
+                if size < 128:
+                    pos += 1
+                elif data[pos + 1] < 128:
+                    size += (data[pos + 1] << 7) - 128
+                    pos += 2
+                else:
+                    size, pos = _varint(data, pos)
                 stop = pos + size
                 if stop > end:
                     raise WireError("the protobuf answer is cut off")
@@ -177,9 +187,24 @@ def page(body: bytes, mentioning: str = "") -> Page:
             spans.append((at, to))
         else:
             metadata.update(_texts(body, at, to, _LIST_META))
-    needle, find = mentioning.encode(), body.find
-    items = [body[at:to] for at, to in spans if not needle or find(needle, at, to) >= 0]
-    return Page(items, metadata.get(3, ""), metadata.get(2, ""), len(spans))
+    total = len(spans)
+    if mentioning:
+        spans = _spans_with(body, mentioning.encode(), spans)
+    return Page([body[at:to] for at, to in spans], metadata.get(3, ""), metadata.get(2, ""), total)
+
+
+def _spans_with(body: bytes, needle: bytes, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans that hold the needle, by one search from hit to hit."""
+    found = []
+    starts = [at for at, _to in spans]
+    hit = body.find(needle, starts[0]) if spans else -1
+    while hit >= 0:
+        at, to = spans[bisect.bisect_right(starts, hit) - 1]
+        if hit + len(needle) <= to:
+            found.append((at, to))
+            hit = to - 1
+        hit = body.find(needle, hit + 1)
+    return found
 
 
 def mentions(item: bytes, resource: str) -> bool:
@@ -411,7 +436,7 @@ def node_from_wire(item: bytes) -> Node:
     ready = ""
     for number, at, to in status:
         if number == 4:
-            texts = _texts(item, at, to, _NODE_CONDITION)
+            texts = _texts(item, at, to, _NODE_CONDITION) if item.find(b"\5Ready", at, to) >= 0 else {}
             if texts.get(1) == "Ready":
                 ready = texts.get(2, "")
         else:
