@@ -242,10 +242,17 @@ def blocking_taints(node: Node) -> list[TaintEntry]:
     ]
 
 
-def is_not_ready(node: Node) -> bool:
-    return node.ready in ("False", "Unknown") or any(
-        taint.key in NOT_READY_TAINTS and taint.effect in BLOCKING_EFFECTS for taint in node.taints
-    )
+def usable(entry: NodeEntry) -> int:
+    """What another pod without special tolerations may find free on a node; an overcommitted node has none."""
+    blocked = any(taint["key"] in NOT_READY_TAINTS for taint in entry["taints"])
+    if entry["cordoned"] or blocked or entry["ready"] in ("False", "Unknown"):
+        return 0
+    return max(0, entry["scheduler_free"] - entry["nominated"])
+
+
+def placeable(entries: t.Iterable[NodeEntry], size: int) -> int:
+    """How many more pods of so many each would fit."""
+    return sum(usable(entry) // size for entry in entries)
 
 
 def _differs(pod: Pod, resource: str, orphan: bool, dra: bool) -> list[str]:
@@ -422,13 +429,9 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             reasons = _differs(pod, resource, entry is None, dra)
             differences.append({**who, "reasons": reasons, "message": ", ".join(_DIFFERENCE[one] for one in reasons)})
 
-    free_for: list[int] = []
-    for node in nodes:
-        entry = entries[node.name]
+    for entry in entries.values():
         entry["free"] = entry["allocatable"] - entry["requested"]
         entry["scheduler_free"] = entry["allocatable"] - entry["scheduler_requested"]
-        if not node.unschedulable and not is_not_ready(node):
-            free_for.append(max(0, entry["scheduler_free"] - entry["nominated"]))
 
     def by_name(item: PodEntry) -> tuple[str, str, str]:
         return item["namespace"], item["name"], item["node"]
@@ -444,7 +447,7 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             "nominated": nominated,
             "orphaned": orphaned,
             "dra": by_dra,
-            "usable": sum(free_for),
+            "usable": sum(map(usable, entries.values())),
         },
         "nodes": [
             entries[node.name]
@@ -460,8 +463,8 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             if entry["scheduler_free"] < 0 or (entry["free"] < 0 and entry["allocatable"])
         ],
         "terminating": sorted(terminating, key=by_name),
-        "placeable": {str(size): sum(free // size for free in free_for) for size in SIZES},
-        "largest_free": max(free_for, default=0),
+        "placeable": {str(size): placeable(entries.values(), size) for size in SIZES},
+        "largest_free": max(map(usable, entries.values()), default=0),
         "differences": sorted(differences, key=by_name),
         "warnings": [],
     }
