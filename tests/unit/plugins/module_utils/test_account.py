@@ -8,14 +8,14 @@ import random
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account, _quantity
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import Container, Node, ObjectError, Pod, Taint
 
 # A busy machine is no reason to fail.
-settings.register_profile("lab", deadline=None)
+settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lab")
 
 GPU = "nvidia.com/gpu"
