@@ -172,7 +172,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ledger:
   description: The ledger by O(accounting), as in the file.
-  returned: success
+  returned: success, and when the cluster is not as waited for
   type: dict
   contains:
     nodes:
@@ -369,6 +369,49 @@ details_dest:
   returned: when O(details_dest) is given
   type: str
   sample: /root/account.json
+kind:
+  description:
+    - What sort of trouble kept the cluster from being read. One of V(library) (the client is not installed), V(config)
+      (the settings cannot be used), V(unreachable) (nobody answers, or not to the end), V(refused) (a right is missing),
+      V(missing) (the API has no such thing) and V(answer) (the answer makes no sense).
+  returned: when the GPUs were not counted
+  type: str
+  sample: refused
+mode:
+  description: The mode of O(dest).
+  returned: when O(dest) is given and exists
+  type: str
+  sample: "0644"
+owner:
+  description: The owner of O(dest).
+  returned: when O(dest) is given and exists
+  type: str
+  sample: root
+group:
+  description: The group of O(dest).
+  returned: when O(dest) is given and exists
+  type: str
+  sample: root
+uid:
+  description: The owner of O(dest) as a number.
+  returned: when O(dest) is given and exists
+  type: int
+  sample: 0
+gid:
+  description: The group of O(dest) as a number.
+  returned: when O(dest) is given and exists
+  type: int
+  sample: 0
+size:
+  description: How many bytes O(dest) has.
+  returned: when O(dest) is given and exists
+  type: int
+  sample: 102
+state:
+  description: What O(dest) is; V(link) for a link to the file.
+  returned: when O(dest) is given and exists
+  type: str
+  sample: file
 backup_file:
   description: The copy of O(dest) as it was.
   returned: when O(backup) is set and the file has changed
