@@ -347,9 +347,9 @@ def _shortage(want: int, verdict: _Verdict) -> str:
     """What it means that nodes which offer the resource have too few free."""
     if want > verdict.largest_offer:
         return "too_large"
-    if verdict.largest_free >= want:
-        return "too_few"
-    return "fragmented" if verdict.sum_open >= want else "too_few_anywhere"
+    if verdict.largest_open < want <= verdict.sum_open:
+        return "fragmented"
+    return "too_few" if verdict.largest_free >= want else "too_few_anywhere"
 
 
 def _subject(group: _Group) -> tuple[str, bool]:

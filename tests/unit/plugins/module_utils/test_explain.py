@@ -208,6 +208,16 @@ def test_fragmented():
     assert found["message"].endswith("5 are free on the nodes it may use, but no more than 3 on any of them")
 
 
+def test_pieces_are_no_matter_where_one_node_has_enough_but_lacks_cpu():
+    _found, reasons = why([node(cpu="0"), node("n2", 1)], has(where="n2"), wants(more={"cpu": "1"}))
+    assert reasons == {"cpu": (1, 1), "too_few": (1, 0)}
+
+
+def test_pieces_on_the_nodes_it_may_use_matter_though_another_node_has_enough():
+    _found, reasons = why([node("n1", 1), node("n2", 1), node("n3", 8, taints=(TAINT,))], wants(2))
+    assert reasons == {"fragmented": (2, 0), "taint": (1, 1)}
+
+
 def test_an_overcommitted_node_takes_nothing_from_the_others():
     _found, reasons = why(
         [node(gpus=1), node("n2", 4), node("n3", 4)], has(8), has(2, "i", "n2"), has(2, "j", "n3"), wants(4)
