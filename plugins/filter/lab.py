@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _table
+from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _account_table, _table
 
 Rendered = t.TypeVar("Rendered")
 
@@ -49,9 +49,15 @@ def ledger_table(ledger: t.Any, lang: str = "en") -> str:
     return "\n".join(_table.ledger_lines(ledger, lang))
 
 
+@refusing
+def account_table(result: t.Any, lang: str = "en") -> str:
+    return "\n".join(_account_table.account_lines(result, lang))
+
+
 class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {
+            "account_table": account_table,
             "ledger_table": ledger_table,
             "verdict_junit": verdict_junit,
             "verdict_summary": verdict_summary,

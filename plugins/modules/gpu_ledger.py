@@ -7,16 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_ledger
-short_description: Count the GPUs of a cluster, those asked for, and those free
+short_description: Count the GPUs of a cluster, those asked for, and those free, and tell why GPU pods wait
 version_added: 0.1.0
 description:
-  - Adds up what the nodes offer of an extended resource, what placed pods hold by the limits of their containers, and
-    the difference, and writes it to a file when O(dest) is given.
+  - Adds up what the nodes offer of an extended resource, what placed pods hold of it, and the difference, and writes it to
+    a file when O(dest) is given.
   - A node offers what its C(status.allocatable) says; a node that offers none is left out.
-  - A pod counts when it has a C(spec.nodeName) and is C(Pending) or C(Running), in whatever namespace. Its containers'
-    C(resources.limits) are added up; init containers do not count.
+  - Two definitions of what is held are counted at once. The literal one, V(limits), adds up the C(resources.limits) of
+    C(spec.containers) of all pods that have a C(spec.nodeName) and are C(Pending) or C(Running), in all namespaces. The
+    other, V(scheduler), is what C(kube-scheduler) charges its nodes, with init containers, sidecars and overhead, for all
+    pods that have a node and have not ended.
+  - With O(details) it also tells, pod by pod, where the two differ and why, and why each pod waits that asks for the
+    resource and has no node.
   - The ledger is complete or the module fails. When the API server refuses, breaks off or times out, or a quantity
-    cannot be read, the file stays as it was.
+    cannot be read, the files stay as they were.
+  - Reads pages of protobuf where the server has it, and decodes only the pods that count. O(details) other than V(none)
+    read every pod that has not ended, which takes longer on large clusters.
 author:
   - gsb.fake_gpu_lab contributors (@gsb)
 options:
@@ -24,18 +30,80 @@ options:
     description:
       - The file to write the ledger to, as JSON. Its folder must exist.
       - The same cluster always gives the same bytes. The file is replaced as a whole, or not touched.
+      - Its JSON schema is C(docs/report.schema.json) of the collection.
       - Without it, the ledger is only returned.
     type: path
   resource:
-    description: The exact name of the extended resource.
+    description: The exact name of the extended resource. Two names, such as those of MIG slices, are never added up.
     type: str
     default: nvidia.com/gpu
+  accounting:
+    description:
+      - The definition by which RV(ledger) counts what is held.
+      - RV(scheduler) always counts as the scheduler does.
+    type: str
+    choices:
+      limits: The limits of the containers of pods that have a node and are Pending or Running.
+      scheduler: The requests that the scheduler charges to nodes.
+    default: limits
+  details:
+    description: How much to tell beside the sums.
+    type: str
+    choices:
+      none: The sums alone.
+      summary: RV(details), each list cut after 20 entries.
+      full: RV(details), complete.
+    default: none
+  details_dest:
+    description:
+      - The file to write RV(details) to, as JSON. It is written like O(dest), and by the same rules.
+      - Needs O(details) other than V(none).
+    type: path
+  wait_for:
+    description:
+      - Look again until the cluster is so. When it is not in O(wait_timeout) seconds, the module fails and writes nothing.
+      - All that is given must be true in one look. There is no waiting in check mode.
+    type: dict
+    suboptions:
+      free:
+        description: At least so many are free, by O(accounting).
+        type: int
+      placeable:
+        description: So many pods would fit on nodes that are Ready and not cordoned, as the scheduler counts.
+        type: dict
+        suboptions:
+          size:
+            description: How many devices each of the pods asks for.
+            type: int
+            required: true
+          count:
+            description: How many pods.
+            type: int
+            default: 1
+  settle:
+    description:
+      - Look until two looks in a row, O(wait_sleep) seconds apart, give the same account. For nodes whose device plugin
+        has just started.
+    type: bool
+    default: false
+  wait_timeout:
+    description: How many seconds to look again for O(wait_for) and O(settle).
+    type: int
+    default: 300
+  wait_sleep:
+    description: How many seconds to sleep between two looks.
+    type: int
+    default: 5
+  fail_on_empty:
+    description: Fail, and write nothing, when no node offers the resource. Otherwise this is a warning.
+    type: bool
+    default: false
   backup:
-    description: Keep a copy of the file as it was, with a time stamp in its name, when it changes.
+    description: Keep a copy of a file as it was, with a time stamp in its name, when it changes.
     type: bool
     default: false
   timeout:
-    description: How many seconds the API server may take to answer everything.
+    description: How many seconds the API server may take to answer everything in one look.
     type: int
     default: 60
 extends_documentation_fragment:
@@ -51,8 +119,14 @@ attributes:
   diff_mode:
     support: full
     description: Returns what has changed, or would change, when run with C(--diff).
+notes:
+  - Needs the right to C(list) C(pods) and to C(get) and C(list) C(nodes). O(details) also looks at C(deviceclasses) of
+    C(resource.k8s.io) when pods wait, and does without when it may not.
+  - The file attributes, such as O(mode), are those of O(dest) and of O(details_dest).
+  - One unit is what the device plugin advertises. With time-slicing that is a slot, not a card.
 seealso:
   - module: gsb.fake_gpu_lab.lab_info
+  - module: kubernetes.core.k8s_info
 """
 
 EXAMPLES = r"""
@@ -70,6 +144,26 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ gpus.ledger.free }} of {{ gpus.ledger.allocatable_total }}"
 
+- name: Ask why GPU pods wait
+  gsb.fake_gpu_lab.gpu_ledger:
+    details: full
+  register: gpus
+
+- name: Say why
+  ansible.builtin.debug:
+    msg: "{{ item.namespace }}/{{ item.name }} {{ item.message }}"
+  loop: "{{ gpus.details.waiting }}"
+  loop_control:
+    label: "{{ item.name }}"
+
+- name: Wait until two pods with eight GPUs each would fit
+  gsb.fake_gpu_lab.gpu_ledger:
+    wait_for:
+      placeable:
+        size: 8
+        count: 2
+    wait_timeout: 900
+
 - name: Count another vendor's devices
   gsb.fake_gpu_lab.gpu_ledger:
     resource: amd.com/gpu
@@ -77,8 +171,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ledger:
-  description: The ledger, as in the file.
-  returned: success
+  description: The ledger by O(accounting), as in the file.
+  returned: success, and when the cluster is not as waited for
   type: dict
   contains:
     nodes:
@@ -103,6 +197,163 @@ ledger:
       type: int
       returned: always
       sample: 4
+scheduler:
+  description: The same by the rules of C(kube-scheduler).
+  returned: success
+  type: dict
+  contains:
+    nodes:
+      description: As RV(ledger.nodes).
+      type: dict
+      returned: always
+      sample: {"gpu-a": 4, "gpu-lab": 4}
+    allocatable_total:
+      description: As RV(ledger.allocatable_total).
+      type: int
+      returned: always
+      sample: 8
+    requested:
+      description: How many are charged to nodes.
+      type: int
+      returned: always
+      sample: 4
+    free:
+      description: The difference, over all nodes.
+      type: int
+      returned: always
+      sample: 4
+    usable:
+      description: How many are free on nodes that are Ready and not cordoned; an overcommitted node has none.
+      type: int
+      returned: always
+      sample: 4
+    nominated:
+      description: How many are promised to pods that wait for others to leave (C(status.nominatedNodeName)).
+      type: int
+      returned: always
+      sample: 0
+    orphaned:
+      description: How many are held by pods whose node does not exist; not in RV(scheduler.requested).
+      type: int
+      returned: always
+      sample: 0
+    dra:
+      description: How many come from ResourceClaims, not from what nodes advertise; not in RV(scheduler.requested).
+      type: int
+      returned: always
+      sample: 0
+placeable:
+  description: How many more pods of 1, 2, 4 and 8 devices would fit, by the size as text.
+  returned: success
+  type: dict
+  sample: {"1": 4, "2": 1, "4": 0, "8": 0}
+largest_free:
+  description: The most that is usable on one node.
+  returned: success
+  type: int
+  sample: 3
+details:
+  description: The account behind the sums. Lists are sorted by name.
+  returned: when O(details) is not V(none)
+  type: dict
+  contains:
+    nodes:
+      description: The nodes that have the resource in their status, or pods that hold some.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - name: gpu-lab
+          allocatable: 4
+          capacity: 4
+          requested: 3
+          free: 1
+          scheduler_requested: 3
+          scheduler_free: 1
+          nominated: 0
+          unhealthy: 0
+          ready: "True"
+          cordoned: false
+          taints: []
+    waiting:
+      description:
+        - The pods that ask for the resource, have no node and have not ended, and why.
+        - C(reasons) has one entry for each reason, with the nodes it holds for; C(reason) is one of V(deleting),
+          V(scheduling_gate), V(nominated), V(cordoned), V(not_ready), V(taint), V(selector_or_affinity), V(pods), V(cpu),
+          V(memory), V(other_resource), V(reserved), V(fragmented), V(too_large), V(too_few), V(too_few_anywhere),
+          V(not_advertised), V(dra) and V(fits).
+        - C(predicted) is what the scheduler would say by what was looked at here, C(scheduler_message) what it did say.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - namespace: fake-lab
+          name: gpu-3
+          asks: 1
+          message: "asks for 1 of nvidia.com/gpu: none is free on the nodes it may use"
+          reasons:
+            - reason: too_few_anywhere
+              detail: ""
+              count: 1
+              enough: 0
+              nodes: [gpu-lab]
+              message: none is free on the nodes it may use
+          predicted: "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+          scheduler_message: "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. no new claims to deallocate"
+    differences:
+      description:
+        - The pods that the two definitions count differently. C(reasons) are of V(phase), V(orphan), V(dra), V(requests),
+          V(overhead), V(sidecar) and V(init_container).
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - namespace: default
+          name: train
+          node: gpu-lab
+          limits: 1
+          scheduler: 2
+          reasons: [sidecar]
+          message: its sidecars hold some beside its containers
+    orphans:
+      description: The pods whose node does not exist.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{"namespace": "default", "name": "lost", "node": "gone", "limits": 1, "scheduler": 0}]
+    overcommitted:
+      description: The nodes whose pods hold more than the node offers.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{"name": "gpu-lab", "allocatable": 2, "requested": 3, "scheduler_requested": 3}]
+    terminating:
+      description: The pods that are being deleted and hold devices until they have ended.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - namespace: default
+          name: old
+          node: gpu-lab
+          limits: 1
+          scheduler: 1
+          since: "2026-01-01T00:00:00Z"
+    counts:
+      description: How many entries each list has when it is complete.
+      type: dict
+      returned: always
+      sample: {"nodes": 2, "waiting": 1, "differences": 0, "orphans": 0, "overcommitted": 0, "terminating": 0}
+stats:
+  description: What was read, C(bytes) as they came over the wire.
+  returned: success
+  type: dict
+  sample:
+    pages: 2
+    bytes: 20113
+    seconds: 0.021
+    encoding: protobuf
+    resource_versions: {"nodes": "811", "pods": "811"}
 resource:
   description: What was counted.
   returned: success
@@ -113,21 +364,80 @@ dest:
   returned: when O(dest) is given
   type: str
   sample: /root/gsb-fake/report.json
+details_dest:
+  description: The file with the details.
+  returned: when O(details_dest) is given
+  type: str
+  sample: /root/account.json
+kind:
+  description:
+    - What sort of trouble kept the cluster from being read. One of V(library) (the client is not installed), V(config)
+      (the settings cannot be used), V(unreachable) (nobody answers, or not to the end), V(refused) (a right is missing),
+      V(missing) (the API has no such thing) and V(answer) (the answer makes no sense).
+  returned: when the GPUs were not counted
+  type: str
+  sample: refused
+mode:
+  description: The mode of O(dest).
+  returned: when O(dest) is given and exists
+  type: str
+  sample: "0644"
+owner:
+  description: The owner of O(dest).
+  returned: when O(dest) is given and exists
+  type: str
+  sample: root
+group:
+  description: The group of O(dest).
+  returned: when O(dest) is given and exists
+  type: str
+  sample: root
+uid:
+  description: The owner of O(dest) as a number.
+  returned: when O(dest) is given and exists
+  type: int
+  sample: 0
+gid:
+  description: The group of O(dest) as a number.
+  returned: when O(dest) is given and exists
+  type: int
+  sample: 0
+size:
+  description: How many bytes O(dest) has.
+  returned: when O(dest) is given and exists
+  type: int
+  sample: 102
+state:
+  description: What O(dest) is; V(link) for a link to the file.
+  returned: when O(dest) is given and exists
+  type: str
+  sample: file
 backup_file:
-  description: The copy of the file as it was.
+  description: The copy of O(dest) as it was.
   returned: when O(backup) is set and the file has changed
   type: str
   sample: /root/gsb-fake/report.json.4711.2026-01-01@12:00:00~
+details_backup_file:
+  description: The copy of O(details_dest) as it was.
+  returned: when O(backup) is set and the file has changed
+  type: str
+  sample: /root/account.json.4711.2026-01-01@12:00:00~
 """
 
+import json
 import os
 import stat
 import tempfile
+import time
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _kube, _ledger
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account, _explain, _kube, _ledger, _objects
+
+#: Entries of a list of details, unless they are to be full.
+SHOWN = 20
+LISTS = ("nodes", "waiting", "differences", "orphans", "overcommitted", "terminating")
 
 
 class Unwritable(Exception):
@@ -167,17 +477,122 @@ def put(module: AnsibleModule, dest: str, text: str) -> None:
     module.atomic_move(path, os.path.realpath(dest))
 
 
-def count(module: AnsibleModule) -> _ledger.Ledger:
-    resource = module.params["resource"]
+class Look(t.NamedTuple):
+    """One look at the cluster."""
+
+    account: _account.Account
+    waiting: list[_explain.Waiting]
+    stats: _kube.Stats
+    remarks: list[str]
+
+
+class NotYet(Exception):
+    def __init__(self, text: str, seen: Look) -> None:
+        super().__init__(text)
+        self.seen = seen
+
+
+def look(module: AnsibleModule) -> Look:
+    resource, explain = module.params["resource"], module.params["details"] != "none"
+    remarks: list[str] = []
+    classes: list[dict[str, t.Any]] = []
     with _kube.time_limit(module.params["timeout"]):
         reader = _kube.Reader(module)
-        nodes, pods = reader.nodes(), reader.pods()
-    ledger = _ledger.ledger(nodes, pods, resource)
-    if not ledger["nodes"]:
-        module.warn(f"no node advertises {resource}")
-    if ledger["free"] < 0:
-        module.warn(f"pods hold {-ledger['free']} more of {resource} than the nodes offer")
-    return ledger
+        cluster = reader.nodes_and_pods("all" if explain else "sum", resource)
+        if explain and any(map(_account.unassigned, cluster.pods)):
+            try:
+                classes = reader.custom("resource.k8s.io", "v1", "deviceclasses") or []
+            except _kube.KubeError as error:
+                if error.kind != "refused":
+                    raise
+                remarks.append(f"whether {resource} may come from ResourceClaims was not looked at: {error}")
+    account = _account.account(cluster.nodes, cluster.pods, resource)
+    waiting = _explain.waiting(cluster.nodes, cluster.pods, resource, classes) if explain else []
+    return Look(account, waiting, cluster.stats, remarks)
+
+
+def lacking(module: AnsibleModule, account: _account.Account) -> str:
+    """What of wait_for is not so, empty when all is."""
+    wanted = module.params["wait_for"] or {}
+    free = _account.ledger_by(account, module.params["accounting"])["free"]
+    lacks = []
+    if wanted.get("free") is not None and free < wanted["free"]:
+        lacks.append(f"{free} of {account['resource']} are free, not {wanted['free']}")
+    if wanted.get("placeable"):
+        size, count = wanted["placeable"]["size"], wanted["placeable"]["count"]
+        fit = _account.placeable(account["nodes"], size)
+        if fit < count:
+            lacks.append(
+                f"{fit} pods of {size} would fit, not {count}; the most on one node is {account['largest_free']}"
+            )
+    return "; ".join(lacks)
+
+
+def last_look(module: AnsibleModule) -> Look:
+    """The first look that is as it was asked for."""
+    begun = time.monotonic()
+    before: Look | None = None
+    while True:
+        now = look(module)
+        lacks = lacking(module, now.account)
+        if not lacks and module.params["settle"] and (before is None or before.account != now.account):
+            lacks = "two looks in a row were not the same"
+        if not lacks or module.check_mode:
+            return now
+        if time.monotonic() + module.params["wait_sleep"] > begun + module.params["wait_timeout"]:
+            raise NotYet(f"after {module.params['wait_timeout']} seconds: {lacks}", now)
+        before = now
+        time.sleep(module.params["wait_sleep"])
+
+
+def details(seen: Look, level: str) -> dict[str, t.Any]:
+    lists: dict[str, list[t.Any]] = {**seen.account, "waiting": seen.waiting}
+    most = None if level == "full" else SHOWN
+    return {
+        **{name: lists[name][:most] for name in LISTS},
+        "counts": {name: len(lists[name]) for name in LISTS},
+    }
+
+
+def write(
+    module: AnsibleModule, dest: str, before: bytes | None, after: str
+) -> tuple[bool, str | None, dict[str, str]]:
+    """Bring a file to its content and attributes: whether that changed it, its backup, the difference."""
+    changed = before != after.encode()
+    backup = None
+    if changed and not module.check_mode:
+        if module.params["backup"] and before is not None:
+            backup = module.backup_local(dest)
+        put(module, dest, after)
+    if os.path.exists(dest):
+        attributes = module.load_file_common_arguments(module.params, path=dest)
+        changed = module.set_fs_attributes_if_different(attributes, changed)
+    diff = {
+        "before_header": dest,
+        "after_header": dest,
+        "before": (before or b"").decode("utf-8", "replace"),
+        "after": after,
+    }
+    return changed, backup, diff
+
+
+def check(module: AnsibleModule) -> None:
+    """Refuse options that make no sense."""
+    params = module.params
+    for option, least in (("timeout", 1), ("wait_timeout", 0), ("wait_sleep", 1)):
+        if params[option] < least:
+            module.fail_json(msg=f"{option}: must be at least {least} seconds, not {params[option]}")
+    if "/" not in params["resource"]:
+        module.fail_json(msg=f"resource: {params['resource']} is no extended resource, such as nvidia.com/gpu")
+    placeable = (params["wait_for"] or {}).get("placeable") or {}
+    for option, value in placeable.items():
+        if value < 1:
+            module.fail_json(msg=f"wait_for.placeable.{option}: must be at least 1, not {value}")
+    if params["details_dest"]:
+        if params["details"] == "none":
+            module.fail_json(msg="details_dest: there are no details to write; set details to summary or full")
+        if params["dest"] and os.path.realpath(params["dest"]) == os.path.realpath(params["details_dest"]):
+            module.fail_json(msg=f"details_dest: {params['details_dest']} is the file of dest, too")
 
 
 def main() -> None:
@@ -186,52 +601,78 @@ def main() -> None:
             **_kube.connection_options(),
             "dest": {"type": "path"},
             "resource": {"type": "str", "default": "nvidia.com/gpu"},
+            "accounting": {"type": "str", "choices": ["limits", "scheduler"], "default": "limits"},
+            "details": {"type": "str", "choices": ["none", "summary", "full"], "default": "none"},
+            "details_dest": {"type": "path"},
+            "wait_for": {
+                "type": "dict",
+                "options": {
+                    "free": {"type": "int"},
+                    "placeable": {
+                        "type": "dict",
+                        "options": {
+                            "size": {"type": "int", "required": True},
+                            "count": {"type": "int", "default": 1},
+                        },
+                    },
+                },
+            },
+            "settle": {"type": "bool", "default": False},
+            "wait_timeout": {"type": "int", "default": 300},
+            "wait_sleep": {"type": "int", "default": 5},
+            "fail_on_empty": {"type": "bool", "default": False},
             "backup": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 60},
         },
         add_file_common_args=True,
         supports_check_mode=True,
     )
-    dest: str | None = module.params["dest"]
-    if module.params["timeout"] <= 0:
-        module.fail_json(msg="timeout: must be more than 0 seconds")
-    if "/" not in module.params["resource"]:
-        module.fail_json(msg=f"resource: {module.params['resource']} is no extended resource, such as nvidia.com/gpu")
-
-    result: dict[str, t.Any] = {"changed": False, "resource": module.params["resource"]}
+    check(module)
+    files = {option: module.params[option] for option in ("dest", "details_dest") if module.params[option]}
+    befores: dict[str, bytes | None] = {}
+    for option, path in files.items():
+        try:
+            befores[option] = current(path)
+        except Unwritable as error:
+            module.fail_json(msg=f"{option}: {error}")
     try:
-        before = current(dest) if dest else None
-        ledger = count(module)
-    except Unwritable as error:
-        module.fail_json(msg=f"dest: {error}")
+        seen = last_look(module)
+    except NotYet as error:
+        ledger = _account.ledger_by(error.seen.account, module.params["accounting"])
+        module.fail_json(msg=f"The cluster is not as waited for {error}", ledger=ledger)
     except _kube.KubeError as error:
         module.fail_json(msg=f"The GPUs were not counted: {error}", kind=error.kind)
-    except _ledger.LedgerError as error:
+    except _objects.ObjectError as error:
         module.fail_json(msg=f"The GPUs were not counted: {error}", kind="answer")
-    result["ledger"] = ledger
-    if dest is None:
-        module.exit_json(**result)
 
-    result["dest"] = dest
-    after = _ledger.render(ledger)
-    if before != after.encode():
-        result["changed"] = True
-        if not module.check_mode:
-            if module.params["backup"] and before is not None:
-                result["backup_file"] = module.backup_local(dest)
-            put(module, dest, after)
-    diff: dict[str, t.Any] = {}
-    if module._diff:
-        diff = {
-            "before_header": dest,
-            "after_header": dest,
-            "before": (before or b"").decode("utf-8", "replace"),
-            "after": after,
-        }
-        result["diff"] = diff
-    if os.path.exists(dest):
-        attributes = module.load_file_common_arguments(module.params, path=dest)
-        result["changed"] = module.set_fs_attributes_if_different(attributes, result["changed"])
+    account = seen.account
+    if module.params["fail_on_empty"] and not account["ledger"]["nodes"]:
+        module.fail_json(msg=f"no node advertises {account['resource']}")
+    for warning in [*account["warnings"], *seen.remarks]:
+        module.warn(warning)
+    result: dict[str, t.Any] = {
+        "changed": False,
+        "resource": account["resource"],
+        "ledger": _account.ledger_by(account, module.params["accounting"]),
+        "scheduler": account["scheduler"],
+        "placeable": account["placeable"],
+        "largest_free": account["largest_free"],
+        "stats": seen.stats,
+        **files,
+    }
+    texts = {"dest": _ledger.render(result["ledger"])}
+    if module.params["details"] != "none":
+        result["details"] = details(seen, module.params["details"])
+        texts["details_dest"] = json.dumps(result["details"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    diffs = []
+    for option, path in files.items():
+        changed, backup, diff = write(module, path, befores[option], texts[option])
+        result["changed"] = result["changed"] or changed
+        if backup:
+            result[option.replace("dest", "backup_file")] = backup
+        diffs.append(diff)
+    if module._diff and diffs:
+        result["diff"] = diffs if len(diffs) > 1 else diffs[0]
     module.exit_json(**result)
 
 

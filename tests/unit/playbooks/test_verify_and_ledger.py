@@ -127,14 +127,102 @@ def test_verify_of_a_host_without_the_client_says_to_install(play, tmp_path):
     assert "Traceback" not in outcome.stdout
 
 
-def test_ledger_prints_and_writes(play, tmp_path):
+#: Nobody listens there.
+NOBODY = "http://127.0.0.1:9"
+
+
+def kubeconfig(**servers):
+    """A context for each; the first is the current one."""
+    config = {
+        "current-context": next(iter(servers)),
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in servers],
+        "clusters": [{"name": name, "cluster": {"server": server}} for name, server in servers.items()],
+        "users": [{"name": "me", "user": {"token": "mine"}}],
+    }
+    return json.dumps(config)
+
+
+@pytest.fixture
+def page(request, tmp_path):
+    """page(server, *arguments) runs ledger.yml as someone does who has a kubeconfig, and maybe no lab."""
+    root = request.config.rootpath
+    file = tmp_path / "current"
+
+    def run(url, *arguments):
+        file.write_text(kubeconfig(team=url))
+        return subprocess.run(
+            [str(pathlib.Path(sys.executable).parent / "ansible-playbook"), "playbooks/ledger.yml", *arguments],
+            cwd=root,
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
+                "ANSIBLE_NOCOLOR": "1",
+                "KUBECONFIG": str(file),
+            },
+            text=True,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def cluster():
+    look = finished.lab(8)
+    look["pods"].append(finished.waiting("more"))
+    look["pods"][-1]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "64"
+    with api.Api(look) as server:
+        yield server.url
+
+
+def test_ledger_of_the_lab_prints_and_writes_once(play, tmp_path):
     dest = tmp_path / "gpus.json"
     outcome = play("ledger", finished.lab(8), ledger_lang="ko", ledger_dest=str(dest))
     assert outcome.returncode == 0, outcome.stdout
-    assert "광고 합계     8" in outcome.stdout
+    assert "광고 합계        8" in outcome.stdout
+    assert "gpu-lab     4     3     1  [###.]" in outcome.stdout
+    assert changed(outcome) == 1
     assert json.loads(dest.read_text())["free"] == 4
     again = play("ledger", finished.lab(8), ledger_dest=str(dest))
     assert changed(again) == 0
+
+
+def test_ledger_of_the_current_kubeconfig_beside_a_lab(page, cluster):
+    """The lab of this inventory is not there: nobody asks it."""
+    outcome = page(cluster, "-i", "inventory/machine.yml", "-e", "ledger_host=localhost")
+    assert outcome.returncode == 0, outcome.stdout
+    assert changed(outcome) == 0
+    assert outcome.stderr == ""
+    assert "gpu-lab     4     3     1  [###.]" in outcome.stdout
+    assert "fake-lab/more: asks for 64 of nvidia.com/gpu: no node has as many as 64" in outcome.stdout
+
+
+def test_ledger_without_a_lab_in_another_kubeconfig_and_context_in_check_mode(page, cluster, tmp_path):
+    other, dest, account = tmp_path / "other", tmp_path / "gpus.json", tmp_path / "account.json"
+    variables = {
+        "ledger_kubeconfig": str(other),
+        "ledger_context": "mine",
+        "ledger_dest": str(dest),
+        "ledger_details_dest": str(account),
+    }
+    other.write_text(kubeconfig(elsewhere=NOBODY, mine=cluster))
+    outcome = page(NOBODY, "-i", "localhost,", "--check", "-e", json.dumps(variables))
+    assert outcome.returncode == 0, outcome.stdout
+    assert changed(outcome) == 1
+    assert "allocatable in all  8" in outcome.stdout
+    assert not dest.exists()
+    assert not account.exists()
+
+
+def test_ledger_of_an_api_that_does_not_answer_is_one_sentence(page):
+    outcome = page(NOBODY, "-i", "localhost,")
+    assert outcome.returncode == 2
+    told = " ".join(outcome.stdout.split())
+    assert "The GPUs were not counted: GET /api/v1/nodes: http://127.0.0.1:9: " in told
+    assert "Connection refused" in told
+    assert "Traceback" not in outcome.stdout + outcome.stderr
 
 
 def test_ledger_of_a_host_without_the_client_says_to_install(play):

@@ -440,7 +440,7 @@ MISTAKES = [
     ),
     ("report.requested", reported(requested=3), "KWOK node hold GPUs too"),
     ("report.requested", reported(requested=7), "Add up the container limits"),
-    ("report.requested", asking("gpu-2", "0.5"), "cannot be counted"),
+    ("report.requested", asking("gpu-2", "half"), "cannot be counted"),
     ("report.free", reported(free=0), "minus requested"),
 ]
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
-"""Quantities as Kubernetes writes them, and the ledger by its literal definition."""
+"""The ledger by its literal definition, of plain JSON."""
 
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -34,72 +33,6 @@ def pod(name="p", *limits, node_name="n1", phase="Running", namespace="default",
 
 def requested(*pods):
     return _ledger.ledger([], pods, RESOURCE)["requested"]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("0", 0),
-        ("4", 4),
-        (4, 4),
-        ("+4", 4),
-        ("-4", -4),
-        ("004", 4),
-        ("1.", 1),
-        (".5", Fraction(1, 2)),
-        ("1k", 1000),
-        ("8M", 8 * 10**6),
-        ("1Ki", 1024),
-        ("2Ei", 2 * 2**60),
-        ("1E", 10**18),
-        ("1E3", 1000),
-        ("1e3", 1000),
-        ("2e0", 2),
-        ("2e+1", 20),
-        ("20e-1", 2),
-        ("1500m", Fraction(3, 2)),
-        ("3000m", 3),
-        ("4000000u", 4),
-        ("4000000000n", 4),
-        ("1.5Gi", Fraction(3, 2) * 2**30),
-    ],
-)
-def test_a_quantity_has_its_exact_value(text, value):
-    assert _ledger.quantity(text) == value
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", " ", "4 ", " 4", "4\n", "K", "4K", "4KI", "1mi", "0x4", "1_000", "٤", "four", ".", "-", "1e", "1e3k", "1.1.", "1,000",
-     "NaN", "inf", "1e9999", None, True, 4.0, 0.5, [4], {"value": 4}],
-)  # fmt: skip
-def test_what_is_no_quantity_is_refused(text):
-    with pytest.raises(_ledger.LedgerError, match="not a Kubernetes quantity"):
-        _ledger.quantity(text)
-
-
-@given(st.integers(0, 2**63 - 1))
-def test_every_count_survives_the_ways_of_writing_it(count):
-    assert _ledger.whole(str(count)) == _ledger.whole(count) == count
-    assert _ledger.whole(f"{count}e0") == _ledger.whole(f"{count * 1000}m") == count
-    assert _ledger.whole(f"{count}.000") == count
-
-
-@given(st.text(max_size=8))
-def test_any_text_is_a_number_or_refused(text):
-    try:
-        _ledger.quantity(text)
-    except _ledger.LedgerError as error:
-        assert repr(text) in str(error)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [("500m", "whole number"), ("-1", "negative"), ("1n", "whole number"), ("8Ei", "larger"), ("1e30", "larger")],
-)
-def test_devices_are_whole_countable_and_not_negative(text, why):
-    with pytest.raises(_ledger.LedgerError, match=why):
-        _ledger.whole(text)
 
 
 def test_the_finished_lab():
@@ -191,8 +124,8 @@ def test_an_unreadable_node_is_named():
 
 
 def test_an_unreadable_pod_is_named():
-    with pytest.raises(_ledger.LedgerError, match=r"pod team/train, container c1: limits\[nvidia\.com/gpu\]: '500m'"):
-        _ledger.ledger([], [pod("train", "1", "500m", namespace="team")], RESOURCE)
+    with pytest.raises(_ledger.LedgerError, match=r"pod team/train, container c1: limits\[nvidia\.com/gpu\]: 'many'"):
+        _ledger.ledger([], [pod("train", "1", "many", namespace="team")], RESOURCE)
 
 
 def test_a_pod_that_does_not_count_need_not_be_readable():

@@ -12,7 +12,15 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _kube
+
 TOKEN = "token-of-the-learner"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    """Tries again as often as in earnest, but at once."""
+    monkeypatch.setattr(_kube, "PAUSES", (0, 0))
 
 
 @pytest.fixture
@@ -32,6 +40,7 @@ def run(tmp_path, capsys, monkeypatch):
         # The client keeps the last kubeconfig for the whole process.
         kubernetes.client.Configuration.set_default(None)
         capsys.readouterr()
+        warned.clear()
         if "host" in options:
             options["api_key"] = TOKEN
         options.update(_ansible_check_mode=check, _ansible_diff=diff, _ansible_tmpdir=str(temporary))

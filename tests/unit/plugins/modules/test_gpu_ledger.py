@@ -10,6 +10,7 @@ import socket
 import stat
 import time
 
+import jsonschema
 import pytest
 
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import api, finished
@@ -238,7 +239,13 @@ def test_a_broken_kubeconfig(run, tmp_path):
     assert run("gpu_ledger", kubeconfig=str(tmp_path / "kubeconfig"))["kind"] == "config"
 
 
-@pytest.mark.parametrize("amount", ["500m", "many", "-1"])
+def test_a_part_of_a_device_counts_as_one(ledger, server):
+    """As the API's Value() has it."""
+    server.lists["/api/v1/pods"][-1]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "500m"
+    assert ledger()["ledger"] == LEDGER
+
+
+@pytest.mark.parametrize("amount", ["1 ", "0x1", "many", "-1", "1Gib", "9223372036854775808"])
 def test_an_amount_that_cannot_be_counted_is_named(ledger, server, report, amount):
     server.lists["/api/v1/pods"][-1]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = amount
     answer = ledger(dest=str(report))
@@ -250,7 +257,10 @@ def test_an_amount_that_cannot_be_counted_is_named(ledger, server, report, amoun
 def test_another_resource(ledger):
     answer = ledger(resource="amd.com/gpu")
     assert answer["ledger"] == {"nodes": {}, "allocatable_total": 0, "requested": 0, "free": 0}
-    assert answer["warned"] == ["no node advertises amd.com/gpu"]
+    assert answer["warned"] == [
+        "no node advertises amd.com/gpu",
+        "nodes also advertise nvidia.com/gpu, which this account does not cover",
+    ]
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", ""])
@@ -263,7 +273,12 @@ def test_more_held_than_offered_is_warned_of(ledger, server):
     server.lists["/api/v1/nodes"][1]["status"]["allocatable"]["nvidia.com/gpu"] = "1"
     answer = ledger()
     assert answer["ledger"]["free"] == -3
-    assert answer["warned"] == ["pods hold 3 more of nvidia.com/gpu than the nodes offer"]
+    assert answer["warned"] == [
+        "pods hold 3 more of nvidia.com/gpu than the nodes offer",
+        "pods hold more than their node offers on gpu-lab",
+        "nodes have devices that they do not offer, unhealthy or not served: gpu-a (3), gpu-lab (4)",
+        "nodes are labelled as having nvidia.com/gpu but advertise none: gpu-lab",
+    ]
 
 
 def test_a_list_without_items_is_empty(ledger, server):
@@ -271,5 +286,58 @@ def test_a_list_without_items_is_empty(ledger, server):
     assert ledger()["ledger"]["requested"] == 0
 
 
-def test_the_timeout_must_be_positive(ledger):
-    assert "timeout" in ledger(timeout=0)["msg"]
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": 0}, "timeout: must be at least 1 seconds, not 0"),
+        ({"wait_timeout": -1}, "wait_timeout: must be at least 0 seconds, not -1"),
+        ({"wait_sleep": 0}, "wait_sleep: must be at least 1 seconds, not 0"),
+        ({"wait_for": {"placeable": {"size": 0}}}, "wait_for.placeable.size: must be at least 1, not 0"),
+        ({"wait_for": {"placeable": {"size": 1, "count": -2}}}, "wait_for.placeable.count: must be at least 1, not -2"),
+        ({"wait_for": {"placeable": {"count": 1}}}, "missing required arguments: size found in wait_for -> placeable"),
+        ({"wait_for": {"free": "many"}}, "'many'"),
+        ({"wait_for": {"idle": 1}}, "wait_for.idle"),
+        ({"accounting": "quota"}, "limits, scheduler, got: quota"),
+        ({"details": "all"}, "none, summary, full, got: all"),
+        ({"resource": "memory"}, "resource: memory is no extended resource"),
+    ],
+)
+def test_options_that_make_no_sense(ledger, server, options, words):
+    answer = ledger(**options)
+    assert answer["failed"]
+    assert words in answer["msg"]
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("cluster", [{}, {"gpus": "0"}, {"gpus": "1"}, {"gpus": "16"}])
+def test_the_file_is_of_the_schema_and_adds_up(request, ledger, server, report, cluster):
+    schema = json.loads((request.config.rootpath / "docs" / "report.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for field in ("capacity", "allocatable"):
+        if cluster:
+            server.lists["/api/v1/nodes"][0]["status"][field]["nvidia.com/gpu"] = cluster["gpus"]
+    for accounting in ("limits", "scheduler"):
+        ledger(dest=str(report), accounting=accounting)
+        written = json.loads(report.read_text())
+        jsonschema.validate(written, schema)
+        assert written["allocatable_total"] == sum(written["nodes"].values())
+        assert written["free"] == written["allocatable_total"] - written["requested"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"note": ""},
+        {"nodes": {"gpu-a": 0}},
+        {"nodes": {"gpu-a": "4"}},
+        {"nodes": ["gpu-a"]},
+        {"requested": -1},
+        {"free": 1.5},
+        {"free": None},
+    ],
+)
+def test_the_schema_refuses_what_is_no_ledger(request, spoil):
+    schema = json.loads((request.config.rootpath / "docs" / "report.schema.json").read_text())
+    jsonschema.validate(LEDGER, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**LEDGER, **spoil}, schema)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The ledger against a real API server and a real scheduler.
+
+    pytest tests/ledger --connection=ansible --ansible-inventory=FILE --hosts=ansible://gpu_lab
+
+The host has the lab's stack, and none of its GPUs in use. What the tests make is in namespaces of their own and on KWOK
+nodes; it is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from ledger_lab import NAMESPACE, Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(host):
+    cluster = Cluster(host)
+
+    def clean():
+        cluster.kubectl(f"delete namespace {NAMESPACE} --ignore-not-found --timeout=600s")
+        cluster.kubectl("delete node -l ledger=test --ignore-not-found --timeout=120s")
+
+    clean()
+    cluster.kubectl(f"create namespace {NAMESPACE}")
+    yield cluster
+    clean()
