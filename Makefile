@@ -47,6 +47,10 @@ test: venv ## Everything: linters, units, the lab on a real Kubernetes by molecu
 quick: venv ## What needs no machine: linters, unit tests, sanity
 	$(VENV)/bin/python tests/run.py --only lint,unit,collection,sanity,go $(ARGS)
 
+.PHONY: bench
+bench: venv ## What counting GPUs costs on a large cluster, beside other ways to do it
+	$(VENV)/bin/python tests/bench/run.py $(ARGS)
+
 .PHONY: venv
 venv: $(VENV)/.ready ## The Python environment .venv with pinned requirements
 

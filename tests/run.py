@@ -159,6 +159,13 @@ STAGES = (
     Stage("go", "gofmt, go vet, go test of the stand-ins", go),
     Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
     Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
+    Stage(
+        "ledger",
+        "molecule: gpu_ledger on a real cluster, also a wide one",
+        molecule("ledger"),
+        ("bundle",),
+        beside=True,
+    ),
     Stage("steps", "molecule: each step alone by its tag", molecule("steps"), ("bundle",)),
 )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -128,9 +129,13 @@ class Ways:
     def k8s_info(self) -> Cost:
         playbook = HERE / "k8s_info.yml"
         cost = measure(["ansible-playbook", "-i", "localhost,", str(playbook)], self.environment)
-        text = str(cost.answer)
-        found = text[text.index("LEDGER ") + 7 :].split('"')[0].split("\n")[0].replace("'", '"')
-        return Cost(cost.wall, cost.cpu, cost.memory, json.loads(found))
+        sums = re.search(r"LEDGER (-?\d+) (-?\d+) (-?\d+)", str(cost.answer))
+        if not sums:
+            raise NotHere("no sums in the output")
+        total, requested, free = map(int, sums.groups())
+        return Cost(
+            cost.wall, cost.cpu, cost.memory, {"allocatable_total": total, "requested": requested, "free": free}
+        )
 
     def kubectl_jq(self) -> Cost:
         for tool in ("kubectl", "jq"):
