@@ -25,6 +25,8 @@ def cluster(host):
     cluster = Cluster(host)
 
     def clean():
+        # In one request, and at once: nothing runs in most of them.
+        cluster.kubectl(f"delete --raw '/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0'")
         cluster.kubectl(f"delete namespace {NAMESPACE} --ignore-not-found --timeout=600s")
         cluster.kubectl("delete node -l ledger=test --ignore-not-found --timeout=120s")
 
