@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the project's checks, stage by stage, with the time of each.
 
-A stage that fails does not stop the later ones, unless they stand on it. Clusters wait more than they work, so one
-of the long stages runs beside the others, and prints what it has to say when it is its turn. The last line is
+A stage that fails does not stop the later ones, unless they stand on it. Clusters wait more than they work, so some
+of the long stages run beside the others, and print what they have to say at the end. The last line is
 `N passed, N failed`.
 """
 
