@@ -20,7 +20,7 @@ ROWS = 40
 WIDTH = 100
 
 
-def bar(used: int, allocatable: int) -> str:
+def gauge(used: int, allocatable: int) -> str:
     """Used cells as #, free ones as ., and ! for each that is held beyond what is offered."""
     size = min(max(allocatable, 0), CELLS)
     filled = min(used, allocatable) * size // allocatable if allocatable > 0 else 0
@@ -67,7 +67,7 @@ def _nodes(details: t.Mapping[str, t.Any], lang: str) -> list[str]:
     for node in shown:
         used = node["scheduler_requested"]
         cells = [node["allocatable"], used, node["scheduler_free"]]
-        rows.append([node["name"], *map(str, cells), bar(used, node["allocatable"]), state(node)])
+        rows.append([node["name"], *map(str, cells), gauge(used, node["allocatable"]), state(node)])
     return [*columns(rows, right=(1, 2, 3)), *_more(len(shown), count, lang)]
 
 

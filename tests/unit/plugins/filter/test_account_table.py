@@ -252,7 +252,7 @@ def test_more_waiting_pods_than_a_page_holds():
     ],
 )
 def test_bars(used, offered, bar):
-    assert _account_table.bar(used, offered) == bar
+    assert _account_table.gauge(used, offered) == bar
 
 
 def test_an_overcommitted_node_and_one_with_promises():
