@@ -25,8 +25,9 @@ def cluster(host):
     cluster = Cluster(host)
 
     def clean():
-        # In one request, and at once: nothing runs in most of them.
-        cluster.kubectl(f"delete --raw '/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0'")
+        # All at once, nothing runs in most of them; the API server ends a request after a minute, with the rest undeleted.
+        delete = f"k3s kubectl delete --raw '/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0'"
+        cluster.until(lambda: host.run(delete).rc == 0, "the pods are gone", 600)
         cluster.kubectl(f"delete namespace {NAMESPACE} --ignore-not-found --timeout=600s")
         cluster.kubectl("delete node -l ledger=test --ignore-not-found --timeout=120s")
 
