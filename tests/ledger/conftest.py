@@ -10,6 +10,7 @@ nodes; it is removed afterwards.
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 
@@ -34,4 +35,6 @@ def cluster(host):
     clean()
     cluster.kubectl(f"create namespace {NAMESPACE}")
     yield cluster
-    clean()
+    # A machine that is removed anyway need not be cleaned: 5,000 pods take minutes.
+    if not os.environ.get("LEDGER_TESTS_KEEP"):
+        clean()
