@@ -4,8 +4,8 @@
 """Runs the project's checks, stage by stage, with the time of each.
 
 A stage that fails does not stop the later ones, unless they stand on it. Clusters wait more than they work, so some
-of the long stages run beside the others, and print what they have to say at the end. The last line is
-`N passed, N failed`.
+of the long stages run beside the others, one after the other, and print what they have to say at the end. The last
+line is `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,15 +151,8 @@ class Stage:
 
 
 STAGES = (
-    Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
-    Stage("unit", "unit tests", unit),
-    Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection),
-    Stage("sanity", "ansible-test sanity", sanity, ("collection",)),
     Stage("bundle", "all that the lab is installed from", bundle),
     Stage("contract", "molecule: what the stand-ins promise", molecule("contract"), ("bundle",), beside=True),
-    Stage("go", "gofmt, go vet, go test of the stand-ins", go),
-    Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
-    Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
     Stage(
         "ledger",
         "molecule: gpu_ledger on a real cluster, also a wide one",
@@ -166,45 +160,15 @@ STAGES = (
         ("bundle",),
         beside=True,
     ),
+    Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
+    Stage("unit", "unit tests", unit),
+    Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection),
+    Stage("sanity", "ansible-test sanity", sanity, ("collection",)),
+    Stage("go", "gofmt, go vet, go test of the stand-ins", go),
+    Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
+    Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
     Stage("steps", "molecule: each step alone by its tag", molecule("steps"), ("bundle",)),
 )
-
-
-class Beside:
-    """A stage as a process of its own, with its output in a file until somebody asks for it."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.log = WORK / f"{stage.name}.log"
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.begun = time.time()
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    def command(self) -> list[str]:
-        return [sys.executable, __file__, "--only", self.stage.name]
-
-    def seconds(self) -> float:
-        """Until its last output."""
-        return self.log.stat().st_mtime - self.begun
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait()
-
-    def finish(self) -> None:
-        status = self.process.wait()
-        printed, _, rest = self.log.read_text(errors="replace").rpartition("\nstage ")
-        # What follows is a summary of its own, of one stage.
-        print((printed or rest).strip(), flush=True)
-        if status:
-            raise StageFailed(f"exit status {status}; what it printed is above")
 
 
 def attempt(action: Callable[[], None]) -> str:
@@ -216,10 +180,61 @@ def attempt(action: Callable[[], None]) -> str:
     return "ok"
 
 
+def command(stage: Stage) -> list[str]:
+    """What runs one stage as a process of its own."""
+    return [sys.executable, __file__, "--only", stage.name]
+
+
+class Beside:
+    """Stages as processes of their own, one at a time, each with its output in a file until somebody asks for it."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._begun: list[tuple[Stage, Future[tuple[int, float]]]] = []
+
+    def add(self, stage: Stage) -> None:
+        self._begun.append((stage, self._pool.submit(self._run, stage)))
+
+    def log(self, stage: Stage) -> Path:
+        return WORK / f"{stage.name}.log"
+
+    def _run(self, stage: Stage) -> tuple[int, float]:
+        """Status and seconds."""
+        begun = time.monotonic()
+        self.log(stage).parent.mkdir(parents=True, exist_ok=True)
+        with self.log(stage).open("wb") as log:
+            self._process = subprocess.Popen(
+                command(stage), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        if self._stopped:
+            self._process.terminate()
+        return self._process.wait(), time.monotonic() - begun
+
+    def results(self) -> dict[str, tuple[str, float]]:
+        """Waits for each, prints what it printed, and gives its verdict and seconds."""
+        found = {}
+        for stage, future in self._begun:
+            status, seconds = future.result()
+            printed, _, rest = self.log(stage).read_text(errors="replace").rpartition("\nstage ")
+            # What follows is a summary of its own, of one stage.
+            print(f"\n{(printed or rest).strip()}", flush=True)
+            found[stage.name] = (f"exit status {status}; what it printed is above" if status else "ok", seconds)
+        return found
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._process is not None:
+            self._process.terminate()
+        self._pool.shutdown(cancel_futures=True)
+
+
 def run_stages(stages: list[Stage]) -> dict[str, tuple[str, float]]:
     """Verdict and seconds of each stage; a stage beside the others is judged at the end."""
     results: dict[str, tuple[str, float]] = {}
-    beside: list[Beside] = []
+    alone = all(stage.beside for stage in stages)
+    beside = Beside()
     try:
         for stage in stages:
             print(f"\n== {stage.name}: {stage.what}", flush=True)
@@ -227,20 +242,19 @@ def run_stages(stages: list[Stage]) -> dict[str, tuple[str, float]]:
             broken = [name for name in stage.needs if results.get(name, ("ok", 0))[0] != "ok"]
             if broken:
                 verdict = f"not run, needs {', '.join(broken)}"
-            elif stage.beside and stage is not stages[-1]:
-                beside.append(Beside(stage))
-                print(f"== {stage.name}: runs beside the next ones; its output, now in {beside[-1].log}, follows them")
+            elif stage.beside and not alone:
+                beside.add(stage)
+                print(
+                    f"== {stage.name}: runs beside the next ones; its output, now in {beside.log(stage)}, follows them"
+                )
                 continue
             else:
                 verdict = attempt(stage.action)
             results[stage.name] = (verdict, time.monotonic() - start)
             print(f"== {stage.name}: {verdict} ({results[stage.name][1]:.1f} s)", flush=True)
-        for one in beside:
-            print(flush=True)
-            results[one.stage.name] = (attempt(one.finish), one.seconds())
+        results.update(beside.results())
     finally:
-        for one in beside:
-            one.stop()
+        beside.stop()
     return results
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,9 @@ def verdicts(results):
     return {name: verdict for name, (verdict, _) in results.items()}
 
 
-def beside(run, monkeypatch, code):
-    monkeypatch.setattr(run.Beside, "command", lambda self: [sys.executable, "-c", code])
-    return run.Stage("beside", "-", good, beside=True)
+def beside(run, monkeypatch, code, name="beside"):
+    monkeypatch.setattr(run, "command", lambda stage: [sys.executable, "-c", code, stage.name])
+    return run.Stage(name, "-", good, beside=True)
 
 
 def test_a_failed_stage_stops_those_alone_that_stand_on_it(run):
@@ -73,19 +74,34 @@ def test_a_stage_beside_the_others_that_fails_has_failed(run, monkeypatch, capfd
     assert "what went wrong" in capfd.readouterr().out
 
 
-def test_a_stopped_run_stops_the_stage_beside(run, monkeypatch):
-    processes = []
-    begin = run.Beside.__init__
+def test_stages_beside_the_others_come_one_after_the_other(run, monkeypatch, tmp_path):
+    begins = f"import sys, time; open({str(tmp_path / 'order')!r}, 'a').write('+' + sys.argv[1]);"
+    ends = f"time.sleep(0.2); open({str(tmp_path / 'order')!r}, 'a').write('-' + sys.argv[1])"
+    stages = [beside(run, monkeypatch, begins + ends, name) for name in ("a", "b")]
+    results = run.run_stages([*stages, run.Stage("next", "-", good)])
+    assert verdicts(results) == {"next": "ok", "a": "ok", "b": "ok"}
+    assert (tmp_path / "order").read_text() == "+a-a+b-b"
 
-    def noted(self, stage):
-        begin(self, stage)
-        processes.append(self.process)
+
+def test_stages_that_need_not_be_beside_anything_print_at_once(run, monkeypatch, capfd):
+    never = beside(run, monkeypatch, "raise SystemExit(1)")
+    assert verdicts(run.run_stages([never])) == {"beside": "ok"}
+
+
+def test_a_stopped_run_stops_the_stage_beside_and_begins_no_other(run, monkeypatch, tmp_path):
+    begun = tmp_path / "begun"
+    code = f"import sys, time; open({str(begun)!r}, 'a').write(sys.argv[1]); time.sleep(60)"
 
     def interrupted():
+        deadline = time.monotonic() + 30
+        while not (begun.exists() and begun.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.Beside, "__init__", noted)
-    stage = beside(run, monkeypatch, "import time; time.sleep(60)")
+    stages = [beside(run, monkeypatch, code, name) for name in ("a", "b")]
+    before = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        run.run_stages([stage, run.Stage("next", "-", interrupted)])
-    assert processes[0].poll() is not None
+        run.run_stages([*stages, run.Stage("next", "-", interrupted)])
+    assert time.monotonic() - before < 30
+    assert begun.read_text() == "a"
