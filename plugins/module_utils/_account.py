@@ -250,9 +250,9 @@ def usable(entry: NodeEntry) -> int:
     return max(0, entry["scheduler_free"] - entry["nominated"])
 
 
-def placeable(entries: t.Iterable[NodeEntry], size: int) -> int:
-    """How many more pods of so many each would fit."""
-    return sum(usable(entry) // size for entry in entries)
+def placeable(usables: t.Iterable[int], size: int) -> int:
+    """How many more pods of so many each would fit on nodes with so many usable."""
+    return sum(count // size for count in usables)
 
 
 def _differs(pod: Pod, resource: str, orphan: bool, dra: bool) -> list[str]:
@@ -433,6 +433,9 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
         entry["free"] = entry["allocatable"] - entry["requested"]
         entry["scheduler_free"] = entry["allocatable"] - entry["scheduler_requested"]
 
+    # One that offers none can have none to use.
+    usables = [count for name in offers if (count := usable(entries[name]))]
+
     def by_name(item: PodEntry) -> tuple[str, str, str]:
         return item["namespace"], item["name"], item["node"]
 
@@ -447,7 +450,7 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             "nominated": nominated,
             "orphaned": orphaned,
             "dra": by_dra,
-            "usable": sum(map(usable, entries.values())),
+            "usable": sum(usables),
         },
         "nodes": [
             entries[node.name]
@@ -463,8 +466,8 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             if entry["scheduler_free"] < 0 or (entry["free"] < 0 and entry["allocatable"])
         ],
         "terminating": sorted(terminating, key=by_name),
-        "placeable": {str(size): placeable(entries.values(), size) for size in SIZES},
-        "largest_free": max(map(usable, entries.values()), default=0),
+        "placeable": {str(size): placeable(usables, size) for size in SIZES},
+        "largest_free": max(usables, default=0),
         "differences": sorted(differences, key=by_name),
         "warnings": [],
     }

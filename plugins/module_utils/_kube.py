@@ -58,6 +58,8 @@ PATIENCE = 60.0
 # The kube-scheduler's own informer selects by phase (pkg/scheduler: newPodInformer).
 _ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _ASSIGNED = f"spec.nodeName!=,{_ACTIVE}"
+# Those that preemption makes room for.
+_NOMINATED = f"spec.nodeName=,status.nominatedNodeName!=,{_ACTIVE}"
 _FINISHED = ("Succeeded", "Failed")
 
 _WRAPPING = re.compile(r"^<?[\w.]+(?:\(.*?host=.*?\)| object at \w+>): ")
@@ -510,14 +512,21 @@ class Reader:
     # What the modules ask for: the objects of the ledger, with patience
 
     def nodes_and_pods(self, need: t.Literal["sum", "all"], resource: str) -> Cluster:
-        """All nodes, and of the pods that are not finished those that are placed and name the resource (sum),
-        or every one (all). Two lists are no transaction: a pod's node that was not listed is asked for by name.
+        """All nodes, and of the pods that are not finished those that are placed or nominated and name the resource (sum,
+        with no more of each than counting needs), or every one (all). Two lists are no transaction: a pod's node that was
+        not listed is asked for by name.
         """
         begun = time.monotonic()
         tally = _Tally()
         with _uncollected():
-            nodes = self._complete(lambda: list(self._nodes(tally)))
-            pods = self._complete(lambda: list(self._pods(tally, resource if need == "sum" else "")))
+            if need == "sum":
+                nodes = self._complete(lambda: list(self._counted_nodes(tally, resource)))
+                # In this order a pod that gets its node meanwhile is never counted twice.
+                pods = self._complete(lambda: list(self._counted_pods(tally, resource, _ASSIGNED)))
+                pods += self._complete(lambda: list(self._counted_pods(tally, resource, _NOMINATED)))
+            else:
+                nodes = self._complete(lambda: list(self._nodes(tally)))
+                pods = self._complete(lambda: list(self._pods(tally)))
         for name in sorted({pod.node for pod in pods if pod.node} - {node.name for node in nodes}):
             path = f"/api/v1/nodes/{quote(name)}"
             found = self._one(path, patient=True)
@@ -525,9 +534,7 @@ class Reader:
                 nodes.append(_decode(path, found, _wire.node_from_wire, _objects.node_from_json))
         return Cluster(nodes, pods, tally.stats(time.monotonic() - begun))
 
-    def _counted(
-        self, path: str, query: t.Mapping[str, t.Any], tally: _Tally, mentioning: str = ""
-    ) -> t.Iterator[Page]:
+    def _read(self, path: str, query: t.Mapping[str, t.Any], tally: _Tally, mentioning: str = "") -> t.Iterator[Page]:
         def read(path: str, query: t.Mapping[str, t.Any]) -> Page:
             answer = self._get(path, query, self._accept, patient=True)
             page = self._page(path, answer, mentioning)
@@ -538,18 +545,44 @@ class Reader:
 
     def _nodes(self, tally: _Tally) -> t.Iterator[_objects.Node]:
         path = "/api/v1/nodes"
-        for page in self._counted(path, {}, tally):
+        for page in self._read(path, {}, tally):
             for item in page.items:
                 yield _decode(path, item, _wire.node_from_wire, _objects.node_from_json)
 
-    def _pods(self, tally: _Tally, resource: str) -> t.Iterator[_objects.Pod]:
-        """Filtered once more: a server may not know selectors, and an annotation may mention the resource too."""
+    def _counted_nodes(self, tally: _Tally, resource: str) -> t.Iterator[_objects.Node]:
+        path = "/api/v1/nodes"
+
+        def from_wire(item: bytes) -> _objects.Node:
+            return _wire.counted_node_from_wire(item, resource)
+
+        def from_json(item: dict[str, t.Any]) -> _objects.Node:
+            return _objects.counted_node(_objects.node_from_json(item), resource)
+
+        for page in self._read(path, {}, tally):
+            for item in page.items:
+                yield _decode(path, item, from_wire, from_json)
+
+    def _pods(self, tally: _Tally) -> t.Iterator[_objects.Pod]:
+        """Filtered once more: a server may not know selectors."""
         path = "/api/v1/pods"
-        query = {"fieldSelector": _ASSIGNED if resource else _ACTIVE}
-        for page in self._counted(path, query, tally, resource):
+        for page in self._read(path, {"fieldSelector": _ACTIVE}, tally):
             for item in page.items:
                 pod = _decode(path, item, _wire.pod_from_wire, _objects.pod_from_json)
-                if pod.phase not in _FINISHED and (not resource or (pod.node and _asks(pod, resource))):
+                if pod.phase not in _FINISHED:
+                    yield pod
+
+    def _counted_pods(self, tally: _Tally, resource: str, selector: str) -> t.Iterator[_objects.Pod]:
+        """Filtered once more, as above; an annotation may mention the resource too."""
+        path = "/api/v1/pods"
+
+        def from_json(item: dict[str, t.Any]) -> _objects.Pod:
+            return _objects.counted_pod(_objects.pod_from_json(item))
+
+        for page in self._read(path, {"fieldSelector": selector}, tally, resource):
+            for item in page.items:
+                pod = _decode(path, item, _wire.counted_pod_from_wire, from_json)
+                selected = pod.node if selector == _ASSIGNED else pod.nominated_node and not pod.node
+                if selected and pod.phase not in _FINISHED and _asks(pod, resource):
                     yield pod
 
 

@@ -271,3 +271,28 @@ def node_from_json(item: t.Any) -> Node:
         ),
         ready=_condition(status, "Ready", who).status,
     )
+
+
+def counted_pod(pod: Pod) -> Pod:
+    """What counting needs of a pod: names, node, phase, amounts, and when it is deleted; the rest is empty."""
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        phase=pod.phase,
+        containers=pod.containers,
+        init_containers=pod.init_containers,
+        overhead=pod.overhead,
+        pod_requests=pod.pod_requests,
+        terminating_since=pod.terminating_since,
+        nominated_node=pod.nominated_node,
+        extended_claim=pod.extended_claim,
+    )
+
+
+def counted_node(node: Node, resource: str) -> Node:
+    """What counting needs of a node: all of it where it has or had the resource, else its name and what it offers."""
+    known = resource in node.allocatable or resource in node.capacity
+    if known or any(label.startswith(f"{resource}.") for label in node.labels):
+        return node
+    return Node(node.name, allocatable=node.allocatable)

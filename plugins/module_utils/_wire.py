@@ -28,6 +28,7 @@ from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import (
     Taint,
     Term,
     Toleration,
+    counted_node,
 )
 
 #: What a Kubernetes protobuf body starts with.
@@ -63,8 +64,13 @@ _TYPE_META = _tags(2)  # kind
 _LIST = _tags(1, 2)  # metadata, items
 _LIST_META = _tags(2, 3)  # resourceVersion, continue
 _OBJECT = _tags(1, 2, 3)  # metadata, spec, status
+_META_AND_STATUS = _tags(1, 3)
 _POD_META = _tags(1, 3, 5, 9)  # name, namespace, uid, deletionTimestamp
 _NODE_META = _tags(1, 11)  # name, labels
+# The same without what only tells why a pod waits.
+_COUNTED_META = _tags(1, 3, 9)
+_COUNTED_SPEC = _tags(2, 10, 20, 32, 40)
+_COUNTED_STATUS = _tags(1, 11, 18)
 _TIME = _tags(varints=(1,))  # seconds
 # containers, nodeSelector, nodeName, affinity, schedulerName, initContainers, tolerations, overhead, schedulingGates,
 # resourceClaims, resources; priority
@@ -77,6 +83,7 @@ _RESOURCES = _tags(1, 2)  # limits, requests
 _AFFINITY = _tags(1)  # nodeAffinity
 _NODE_SPEC = _tags(5, varints=(4,))  # taints; unschedulable
 _NODE_STATUS = _tags(1, 2, 4)  # capacity, allocatable, conditions
+_ALLOCATABLE = _tags(2)
 _NODE_CONDITION = _tags(1, 2)  # type, status
 _FIRST = _tags(1)
 _ENTRY = _tags(1, 2)  # key, value
@@ -330,9 +337,18 @@ def _named(name: str, kind: str) -> str:
     return name
 
 
+def counted_pod_from_wire(item: bytes) -> Pod:
+    """The counted_pod() of a pod, without reading the rest."""
+    return _pod(item, _COUNTED_META, _COUNTED_SPEC, _COUNTED_STATUS)
+
+
 def pod_from_wire(item: bytes) -> Pod:
     """A pod from its protobuf, equal to pod_from_json() of its JSON; raises WireError."""
-    metadata, spec, status = _sections(item, _POD_META, _POD_SPEC, _POD_STATUS)
+    return _pod(item, _POD_META, _POD_SPEC, _POD_STATUS)
+
+
+def _pod(item: bytes, meta_tags: frozenset[int], spec_tags: frozenset[int], status_tags: frozenset[int]) -> Pod:
+    metadata, spec, status = _sections(item, meta_tags, spec_tags, status_tags)
     name = namespace = uid = deleted = ""
     for number, at, to in metadata:
         if number == 1:
@@ -414,6 +430,21 @@ def pod_from_wire(item: bytes) -> Pod:
         extended,
         condition,
     )
+
+
+def counted_node_from_wire(item: bytes, resource: str) -> Node:
+    """The counted_node() of a node, without reading the rest."""
+    if mentions(item, resource):
+        return counted_node(node_from_wire(item), resource)
+    name, allocatable = "", {}
+    for number, start, stop in fields(item, 0, len(item), _META_AND_STATUS):
+        for _number, at, to in fields(item, start, stop, _FIRST if number == 1 else _ALLOCATABLE):
+            if number == 1:
+                name = _text(item, at, to)
+            else:
+                key, value = _quantity_entry(item[at:to])
+                allocatable[key] = value
+    return Node(_named(name, "node"), allocatable=allocatable)
 
 
 def node_from_wire(item: bytes) -> Node:

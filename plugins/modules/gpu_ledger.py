@@ -520,7 +520,7 @@ def lacking(module: AnsibleModule, account: _account.Account) -> str:
         lacks.append(f"{free} of {account['resource']} are free, not {wanted['free']}")
     if wanted.get("placeable"):
         size, count = wanted["placeable"]["size"], wanted["placeable"]["count"]
-        fit = _account.placeable(account["nodes"], size)
+        fit = _account.placeable(map(_account.usable, account["nodes"]), size)
         if fit < count:
             lacks.append(
                 f"{fit} pods of {size} would fit, not {count}; the most on one node is {account['largest_free']}"

@@ -3,7 +3,7 @@
 """An API server that knows nothing but the lists of nodes and pods in a folder made by cluster.py.
 
 As the real one: JSON or protobuf by the Accept header, pages by limit and continue, everything in one body without a
-limit. Field selectors are ignored, so that every client reads the same bytes.
+limit. Field selectors are ignored, so that every client reads the same bytes; but no pod here is promised a node.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import os
 import sys
 import urllib.parse
 from pathlib import Path
+
+import protobuf
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 DISCOVERY = {
@@ -45,10 +47,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def answer(self, status: int, value: object) -> None:
-        body = json.dumps(value).encode()
+    def answer(self, status: int, value: object, kind: str = "application/json") -> None:
+        body = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -62,10 +64,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404})
         else:
             plural = url.path.rsplit("/", 1)[1]
-            if query.get("limit", "0") == "0":
+            if "status.nominatedNodeName!=" in query.get("fieldSelector", ""):
+                self.nothing(plural)
+            elif query.get("limit", "0") == "0":
                 self.whole(plural)
             else:
                 self.page(plural, int(query.get("continue", "page-0").removeprefix("page-")))
+
+    def nothing(self, plural: str) -> None:
+        """A list without items."""
+        kind = {"nodes": "Node", "pods": "Pod"}[plural]
+        if PROTOBUF in self.headers.get("Accept", ""):
+            self.answer(200, protobuf.envelope(kind, {"resourceVersion": "1"}, []), PROTOBUF)
+        else:
+            self.answer(200, {"kind": f"{kind}List", "metadata": {"resourceVersion": "1"}, "items": []})
 
     def page(self, plural: str, number: int) -> None:
         encoded = PROTOBUF in self.headers.get("Accept", "")

@@ -23,7 +23,7 @@ import kubernetes
 import pytest
 import yaml
 
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _kube, _objects
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account, _kube, _objects
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import apiserver
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins.apiserver import later, refusing, saying
 
@@ -155,8 +155,8 @@ def names_of(documents):
 
 def test_the_pods_that_hold_something_and_all_nodes(look, server):
     cluster = look()
-    assert cluster.nodes == [_objects.node_from_json(one) for one in server.lists[NODES]]
-    assert cluster.pods == [_objects.pod_from_json(one) for one in HOLDERS]
+    assert cluster.nodes == [_objects.counted_node(_objects.node_from_json(one), GPU) for one in server.lists[NODES]]
+    assert cluster.pods == [_objects.counted_pod(_objects.pod_from_json(one)) for one in HOLDERS]
 
 
 def test_all_pods_that_are_not_finished(look, server):
@@ -169,10 +169,52 @@ def test_the_server_selects_and_pages(look, server):
     active = "status.phase!=Succeeded,status.phase!=Failed"
     assert server.asked(NODES) == [{"limit": "500"}]
     first = {"limit": "500", "fieldSelector": f"spec.nodeName!=,{active}"}
-    assert server.asked(PODS) == [first, {**first, "continue": "3"}, {**first, "continue": "6"}]
+    nominated = {"limit": "500", "fieldSelector": f"spec.nodeName=,status.nominatedNodeName!=,{active}"}
+    assert server.asked(PODS) == [first, {**first, "continue": "3"}, {**first, "continue": "6"}, nominated]
     look("all")
     assert server.asked(PODS)[-1]["fieldSelector"] == active
     assert {request.headers["Accept"] for request in server.seen} == {f"{apiserver.PROTOBUF}, application/json"}
+
+
+@pytest.mark.parametrize("selects", [True, False])
+def test_a_pod_that_was_promised_a_place_is_part_of_the_sum(look, server, selects):
+    """Preemption makes room for it: what is free there is not for others."""
+    promised = pod("promised", where="", phase="Pending", gpus=4)
+    promised["status"]["nominatedNodeName"] = "a"
+    elsewhere = pod("promised-cpu", where="", phase="Pending", gpus=0)
+    elsewhere["status"]["nominatedNodeName"] = "a"
+    server.lists[PODS].extend([promised, elsewhere])
+    server.selects = selects
+    cluster = look()
+    assert names(cluster.pods) == [*names_of(HOLDERS), "promised"]
+    assert cluster.pods[-1].nominated_node == "a"
+
+
+@pytest.mark.parametrize("protobuf", [True, False])
+def test_the_sum_is_that_of_the_whole_account(look, server, protobuf):
+    """What the sum leaves out of the objects changes nothing that is told without details."""
+    server.protobuf = protobuf
+    promised = pod("promised", where="", phase="Pending", gpus=4)
+    promised["status"]["nominatedNodeName"] = "a"
+    server.lists[PODS].extend([promised, pod("orphan", where="gone")])
+    node = json.loads(json.dumps(server.lists[NODES][0]))
+    for name, amounts, more in (
+        ("amd", {"amd.com/gpu": "8"}, {}),
+        ("cordoned", {GPU: "8"}, {"unschedulable": True}),
+        ("tainted", {GPU: "8"}, {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}),
+        ("stale", {GPU: "0"}, {}),
+    ):
+        status = {**node["status"], "allocatable": amounts, "capacity": amounts}
+        server.lists[NODES].append({"metadata": {"name": name}, "spec": more, "status": status})
+    for name, labels in (("labelled", {f"{GPU}.present": "true"}), ("other", {"example.org/gpu": "no"})):
+        server.lists[NODES].append({"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {}})
+    seen = {need: _account.account(*look(need)[:2], GPU) for need in ("sum", "all")}
+    # The nodes themselves are part of the details.
+    told = [key for key in seen["all"] if key not in ("nodes", "overcommitted")]
+    assert {key: seen["sum"][key] for key in told} == {key: seen["all"][key] for key in told}
+    assert seen["sum"]["scheduler"]["nominated"] == 4
+    assert any("amd.com/gpu" in warning for warning in seen["sum"]["warnings"])
+    assert any("labelled" in warning for warning in seen["sum"]["warnings"])
 
 
 def test_the_statistics(look, server):
@@ -266,9 +308,9 @@ def test_a_list_without_items_is_empty(look, server):
 @pytest.mark.parametrize("protobuf", [True, False])
 def test_an_empty_page_with_a_token_is_no_end(look, server, protobuf):
     server.protobuf = protobuf
-    server.always(PODS, apiserver.paging(([], "x"), (HOLDERS[:2], "y"), ([], "z"), (HOLDERS[2:], "")))
+    server.always(PODS, apiserver.paging(([], "x"), (HOLDERS[:2], "y"), ([], "z"), (HOLDERS[2:], ""), ([], "")))
     assert whole(look())
-    assert [query.get("continue") for query in server.asked(PODS)] == [None, "x", "y", "z"]
+    assert [query.get("continue") for query in server.asked(PODS)] == [None, "x", "y", "z", None]
 
 
 @pytest.mark.parametrize("tokens", [["x", "x"], ["x", "y", "x"]])

@@ -338,6 +338,19 @@ def test_a_node_is_the_same_in_both_encodings(item):
     assert _wire.node_from_wire(encode(NODE, item)) == _objects.node_from_json(json.loads(json.dumps(item)))
 
 
+@given(pods)
+def test_a_counted_pod_is_the_same_in_both_encodings(item):
+    assert _wire.counted_pod_from_wire(encode(POD, item)) == _objects.counted_pod(
+        _wire.pod_from_wire(encode(POD, item))
+    )
+
+
+@given(nodes, st.sampled_from([GPU, "amd.com/gpu", "cpu", "example.org/none"]))
+def test_a_counted_node_is_the_same_in_both_encodings(item, resource):
+    whole = _wire.node_from_wire(encode(NODE, item))
+    assert _wire.counted_node_from_wire(encode(NODE, item), resource) == _objects.counted_node(whole, resource)
+
+
 @given(st.lists(pods, max_size=4), st.text(max_size=8), st.text(max_size=8))
 def test_a_page_gives_back_its_objects(items, token, version):
     encoded = [encode(POD, item) for item in items]

@@ -54,7 +54,7 @@ def report(tmp_path):
 
 
 def looks(server):
-    return sum(path == "/api/v1/pods" for path, _query in server.seen)
+    return sum(path == "/api/v1/nodes" for path, _query in server.seen)
 
 
 def nothing():
