@@ -15,7 +15,7 @@ import json
 import typing as t
 
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._account import COUNTED_PHASES, SMALLEST_OFFER, Ledger
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._account import COUNTED_PHASES, Ledger
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import (
     ObjectError,
     node_from_json,
@@ -62,19 +62,7 @@ def ledger(
 
     The difference may be negative: a node can lose devices that pods hold.
     """
-    offers: dict[str, int] = {}
-    for node in nodes:
-        amount = node_amount(node, resource)
-        if amount >= SMALLEST_OFFER:
-            offers[node["metadata"]["name"]] = amount
-    requested = sum(pod_amount(pod, resource) for pod in pods if is_placed(pod))
-    total = sum(offers.values())
-    return {
-        "nodes": {name: offers[name] for name in sorted(offers)},
-        "allocatable_total": total,
-        "requested": requested,
-        "free": total - requested,
-    }
+    return _account.account(map(node_from_json, nodes), map(pod_from_json, pods), resource)["ledger"]
 
 
 def render(result: t.Mapping[str, t.Any]) -> str:

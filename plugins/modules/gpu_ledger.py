@@ -581,7 +581,7 @@ def check(module: AnsibleModule) -> None:
     params = module.params
     for option, least in (("timeout", 1), ("wait_timeout", 0), ("wait_sleep", 1)):
         if params[option] < least:
-            module.fail_json(msg=f"{option}: must be at least {least} seconds, not {params[option]}")
+            module.fail_json(msg=f"{option}: must be at least {least} (seconds), not {params[option]}")
     if "/" not in params["resource"]:
         module.fail_json(msg=f"resource: {params['resource']} is no extended resource, such as nvidia.com/gpu")
     placeable = (params["wait_for"] or {}).get("placeable") or {}

@@ -295,9 +295,9 @@ def test_a_list_without_items_is_empty(ledger, server):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"timeout": 0}, "timeout: must be at least 1 seconds, not 0"),
-        ({"wait_timeout": -1}, "wait_timeout: must be at least 0 seconds, not -1"),
-        ({"wait_sleep": 0}, "wait_sleep: must be at least 1 seconds, not 0"),
+        ({"timeout": 0}, "timeout: must be at least 1 (seconds), not 0"),
+        ({"wait_timeout": -1}, "wait_timeout: must be at least 0 (seconds), not -1"),
+        ({"wait_sleep": 0}, "wait_sleep: must be at least 1 (seconds), not 0"),
         ({"wait_for": {"placeable": {"size": 0}}}, "wait_for.placeable.size: must be at least 1, not 0"),
         ({"wait_for": {"placeable": {"size": 1, "count": -2}}}, "wait_for.placeable.count: must be at least 1, not -2"),
         ({"wait_for": {"placeable": {"count": 1}}}, "missing required arguments: size found in wait_for -> placeable"),
