@@ -55,7 +55,7 @@ bench: venv ## What counting GPUs costs on a large cluster, beside other ways to
 venv: $(VENV)/.ready ## The Python environment .venv with pinned requirements
 
 $(VENV)/.ready: requirements.txt constraints.txt
-	@echo "venv: Python packages of requirements.txt into .venv"
+	@echo "venv: Python packages of requirements.txt into .venv (one or two minutes)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "venv: $(PYTHON) is $$($(PYTHON) -V 2>&1); 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \

@@ -379,14 +379,14 @@ def _sentence(reason: str, detail: str, group: _Group, verdict: _Verdict, want: 
         "taint": f"{subject} {have} the taint {detail}, which the pod does not tolerate",
         "selector_or_affinity": f"{subject} {do} not match its {_selection(pod)}",
         "pods": f"{subject} {have} no room for another pod",
-        "cpu": f"{subject} {have} too little cpu left",
-        "memory": f"{subject} {have} too little memory left",
-        "other_resource": f"{subject} {have} too little {detail} left",
+        "cpu": f"{subject} {have} too little cpu free",
+        "memory": f"{subject} {have} too little memory free",
+        "other_resource": f"{subject} {have} too little {detail} free",
         "reserved": f"{subject} {have} free only what a pod of higher or equal priority was promised",
         "too_few": f"{subject} {have} too few free",
         "not_advertised": f"{subject} {do} not advertise {resource}",
         "dra": f"on {subject} its ResourceClaim{'s' if ',' in detail else ''} {detail or 'for the devices'} would have to be met",
-        "fits": f"{subject} would take it by all that is looked at here",
+        "fits": f"{subject} would take it, by its size, selectors, affinity to nodes and tolerations",
     }
     return texts[reason]
 

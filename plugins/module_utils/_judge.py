@@ -226,10 +226,12 @@ def _pod_limit(sight: Sight, verdict: Verdict, name: str, check: str, after: str
 def _why_not_running(sight: Sight, name: str) -> Hint:
     space, pod = sight.names.namespace, sight.pod(name)
     now = state(pod)
-    again: Hint = (
-        f"지우고 다시 만드세요: kubectl -n {space} delete pod {name}",
-        f"Delete it and make it again: kubectl -n {space} delete pod {name}",
-    )
+    remake = f"kubectl -n {space} delete pod {name}"
+    if name in ("gpu-1", "gpu-2", "gpu-3"):
+        manifest = f"{sight.names.dir}/gpu-1.yaml"
+        copied = "" if name == "gpu-1" else f"sed s/gpu-1/{name}/ {manifest} | "
+        remake += f" && {copied}kubectl apply -f {'-' if copied else manifest}"
+    again: Hint = (f"지우고 다시 만드세요: {remake}", f"Delete it and make it again: {remake}")
     if is_deleting(pod):
         return (
             f"{josa(name, '을/를')} 지우는 중입니다. 끝나기를 기다렸다가 다시 만드세요.",
@@ -681,6 +683,9 @@ def _step_5(sight: Sight, verdict: Verdict) -> None:
     _pod_limit(sight, verdict, "gpu-3", "gpu3.limit", "gpu3.pod")
 
     message = str(condition(gpu_3, "PodScheduled").get("message") or "")
+    grown = isinstance(offer, int) and offer > names.pool_size
+    # On the grown pool it cannot wait any more; what was written down tells that it did.
+    let_run = grown and _tells_shortage(sight)
     node_full = all(
         is_running(sight.pod(name)) and dig(sight.pod(name), "spec", "nodeName") == sight.real_name
         for name in ("gpu-1", "gpu-2")
@@ -688,8 +693,7 @@ def _step_5(sight: Sight, verdict: Verdict) -> None:
     if is_running(gpu_3):
         # Step 6 has let it run. That it had to wait shows in the two others, which still hold the first two GPUs, or,
         # when one of them is gone from the grown pool, in what was written down.
-        grown = isinstance(offer, int) and offer > names.pool_size
-        ok, seen = node_full or (grown and _tells_shortage(sight)), "Running"
+        ok, seen = node_full or let_run, "Running"
         hint: Hint = (
             "gpu-3 이 기다리지 않고 바로 떴습니다. gpu-1 과 gpu-2 가 먼저 실제 노드의 GPU 를 쥐고 있어야 합니다. "
             f"gpu-3 을 지우고, 두 파드를 Running 으로 만든 뒤 다시 만드세요: kubectl -n {names.namespace} delete pod gpu-3",
@@ -709,7 +713,7 @@ def _step_5(sight: Sight, verdict: Verdict) -> None:
         "gpu3.waits",
         ok,
         seen=seen,
-        expected=f"Pending: {shortage}",
+        expected="Running" if let_run else f"Pending: {shortage}",
         where=_pod_place(sight, "gpu-3"),
         after="gpu3.pod",
         hint=hint,
@@ -1223,7 +1227,7 @@ def _ledger_now(sight: Sight, report: dict[str, t.Any]) -> tuple[dict[str, t.Any
     except _ledger.LedgerError as error:
         hint = (f"클러스터의 장부를 셀 수 없습니다: {error}", f"The cluster cannot be counted: {error}")
         return dict.fromkeys(_ledger.KEYS, str(error)), dict.fromkeys(_ledger.KEYS, hint)
-    return now, {
+    hints = {
         "nodes": _nodes_slip(sight, mapping(report, "nodes"), now["nodes"]),
         "allocatable_total": (
             "allocatable_total 은 nodes 의 값을 모두 더한 수입니다.",
@@ -1240,6 +1244,24 @@ def _ledger_now(sight: Sight, report: dict[str, t.Any]) -> tuple[dict[str, t.Any
             "free is allocatable_total minus requested. It may be negative.",
         ),
     }
+    if _wrong_types(report) or not _adds_up(report):
+        return now, hints
+    hints["free"] = (
+        "뺄셈은 맞습니다. 앞의 두 수가 지금의 클러스터와 다릅니다.",
+        "The subtraction is right; the two numbers before it are not those of the cluster now.",
+    )
+    # Each number may have been right when it was written.
+    since: Hint = (
+        " 쓴 뒤에 클러스터가 바뀌었다면 다시 쓰세요.",
+        " If the cluster has changed since it was written, write it again.",
+    )
+    return now, {key: (hint[0] + since[0], hint[1] + since[1]) for key, hint in hints.items()}
+
+
+def _adds_up(report: t.Mapping[str, t.Any]) -> bool:
+    """Whether the report agrees with itself."""
+    total = report["allocatable_total"]
+    return total == sum(report["nodes"].values()) and report["free"] == total - report["requested"]
 
 
 def _step_8(sight: Sight, verdict: Verdict) -> None:
@@ -1330,9 +1352,9 @@ _SILENT: dict[str, Hint] = {
         "ansible-playbook lab.yml --tags install",
     ),
     "unreachable": (
-        "k3s 가 응답하지 않습니다. 서비스를 살펴보세요: systemctl status k3s (설치 전이라면: ansible-playbook lab.yml --tags install)",
-        "k3s does not answer. Look at its service: systemctl status k3s "
-        "(not installed yet: ansible-playbook lab.yml --tags install)",
+        "k3s 가 응답하지 않습니다. 서비스를 살펴보세요: systemctl status k3s. 설치하거나 되살리려면: ansible-playbook lab.yml --tags install",
+        "k3s does not answer. Look at its service: systemctl status k3s. "
+        "To install it or to bring it back: ansible-playbook lab.yml --tags install",
     ),
 }
 

@@ -14,6 +14,7 @@ import email.utils
 import gc
 import json
 import logging
+import os
 import random
 import re
 import signal
@@ -286,9 +287,27 @@ class Reader:
         except _TimeIsUp:
             raise _TimeIsUp("the credentials") from None
         except Exception as error:
-            raise KubeError("config", f"the connection settings cannot be used: {error}") from error
+            raise KubeError("config", f"the connection settings cannot be used: {self._settings(error)}") from error
         self._accept = f"{PROTOBUF}, {JSON}"
         self.host: str = re.sub(r"//[^/@]*@", "//", configuration.host)
+
+    def _settings(self, error: Exception) -> str:
+        """What is wrong with the settings, with the kubeconfig that was looked for where there is none."""
+        given = self._auth.get("kubeconfig") if hasattr(self, "_auth") else None
+        default = kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+        if not isinstance(error, kubernetes.config.ConfigException) or isinstance(given, dict):
+            return str(error)
+        paths = [os.path.expanduser(path) for path in str(given or default).split(os.pathsep) if path]
+        if not any(map(os.path.exists, paths)):
+            # Ansible masks the value of that option wherever it is printed.
+            if given:
+                return "the file that the option kubeconfig names is not there"
+            return f"there is no kubeconfig {' or '.join(paths)}. Give the path of one by the option kubeconfig, or KUBECONFIG"
+        if self._auth.get("context"):
+            with contextlib.suppress(Exception):
+                names = sorted(one["name"] for one in kubernetes.config.list_kube_config_contexts(given)[0])
+                return f"{error} The contexts of {' and '.join(paths)}: {', '.join(names)}"
+        return f"{' and '.join(paths)}: {error}"
 
     # One request
 

@@ -93,6 +93,19 @@ def origin_in(path: str) -> t.Any:
         return None
 
 
+def started(root: str = "/proc") -> int | None:
+    """How many seconds ago this machine (or container) started; None where that cannot be told."""
+    try:
+        with open(os.path.join(root, "uptime"), encoding="ascii") as handle:
+            uptime = float(handle.read().split()[0])
+        with open(os.path.join(root, "1", "stat"), encoding="utf-8", errors="replace") as handle:
+            # proc_pid_stat(5): the name may hold anything, starttime is the 20th field after it.
+            ticks = int(handle.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+    return max(0, int(uptime - ticks / os.sysconf("SC_CLK_TCK")))
+
+
 def _inflate(packed: bytes) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)
     plain = unpacker.decompress(packed, RELEASE_LIMIT)

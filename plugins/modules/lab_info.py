@@ -231,10 +231,15 @@ steps:
           type: dict
           returned: always
 look:
-  description: The facts behind the verdicts that a playbook may want. Empty when the cluster does not answer.
+  description: The facts behind the verdicts that a playbook may want.
   returned: success
   type: dict
   contains:
+    started:
+      description: How many seconds ago the machine started; V(null) where that cannot be told.
+      type: int
+      returned: always
+      sample: 3600
     nodes:
       description: By name; C(ready), C(kwok), C(capacity), C(allocatable), C(product), C(labels), C(annotations), C(taints).
       type: dict
@@ -326,7 +331,7 @@ def main() -> None:
         done=all(verdict["done"] for verdict in verdicts),
         origin=_look.origin_in(module.params["origin_file"]),
         steps=verdicts,
-        look=brief,
+        look={**brief, "started": _look.started()},
     )
 
 

@@ -82,6 +82,10 @@ def _pods(entries: t.Sequence[t.Mapping[str, t.Any]], count: int, lang: str) -> 
             break_long_words=False,
             break_on_hyphens=False,
         )
+        # Where what is looked at here does not tell why it waits.
+        if entry.get("scheduler_message") and not entry.get("predicted"):
+            message = _sentence("scheduler says", lang, message=entry["scheduler_message"])
+            yield from textwrap.wrap(message, WIDTH, initial_indent="      ", subsequent_indent="      ")
     yield from ("  " + line for line in _more(min(len(entries), ROWS), count, lang))
 
 
@@ -109,6 +113,9 @@ def account_lines(result: t.Mapping[str, t.Any], lang: str = "en") -> list[str]:
     details = result["details"]
     counts = details["counts"]
     lines = [*_sums(result, lang), "", *_nodes(details, lang), ""]
+    if not result["ledger"]["nodes"]:
+        # A name that is mistyped must not look like a result.
+        lines += [*result.get("warnings", ()), ""]
     if counts["waiting"]:
         lines.append(_sentence("waiting", lang, count=counts["waiting"]))
         lines.extend(_pods(details["waiting"], counts["waiting"], lang))

@@ -14,6 +14,8 @@ import unicodedata
 from xml.etree import ElementTree
 
 LANGUAGES = ("en", "ko", "both")
+#: So many seconds after its start, a machine's state is still on its way.
+JUST_STARTED = 90
 
 _WORDS = {
     "step": ("step", "단계"),
@@ -39,10 +41,10 @@ _WORDS = {
     "by scheduler": ("by the scheduler", "스케줄러 기준"),
     "usable": ("usable now", "지금 쓸 수 있음"),
     "would fit": (
-        "Would fit: {sizes}. The most on one node: {most}.",
+        "Room for pods: {sizes}. The most on one node: {most}.",
         "들어갈 수 있음: {sizes}. 한 노드에 최대 {most}.",
     ),
-    "of": ("{count} of {size}", "{size}장짜리 {count}개"),
+    "of": ("{count} with {size}", "{size}장짜리 {count}개"),
     "waiting": ("{count} waiting:", "기다리는 파드 {count}개:"),
     "none waits": ("No pod waits for one.", "기다리는 파드가 없습니다."),
     "differences": (
@@ -54,10 +56,15 @@ _WORDS = {
         "Being deleted, and holding on until they have ended:",
         "삭제되는 중이고 끝날 때까지 쥐고 있는 파드:",
     ),
+    "scheduler says": ("the scheduler says: {message}", "스케줄러의 말: {message}"),
+    "just started": (
+        "The machine started {seconds} s ago, and the cluster may still be catching up: look again in a minute.",
+        "머신이 켜진 지 {seconds}초입니다. 클러스터가 아직 따라오는 중일 수 있으니 1분 뒤에 다시 보세요.",
+    ),
     "more": ("... and {count} more", "... 그리고 {count}개 더"),
     "nobody": ("(no node advertises any)", "(광고하는 노드가 없음)"),
-    "all done": ("All {asked} steps asked for are done.", "물은 {asked}단계를 모두 마쳤습니다."),
-    "some done": ("{done} of {asked} steps are done.", "{asked}단계 가운데 {done}단계를 마쳤습니다."),
+    "all done": ("All {asked} steps asked for are done.", "판정을 요청한 단계({asked}개)를 모두 마쳤습니다."),
+    "some done": ("{done} of {asked} steps are done.", "{asked}개 단계 중 {done}개를 마쳤습니다."),
     "begin": ("Begin with step {step}:", "{step}단계부터 하세요:"),
     "by itself": (
         "Or let the lab do it: ansible-playbook lab.yml --tags {tag}",
@@ -184,6 +191,9 @@ def summary(result: t.Mapping[str, t.Any], lang: str = "en") -> str:
         parts.append(f"{word('begin', one).format(step=open_ones[0]['step'])} {hint[one]}")
         if tag:
             parts.append(word("by itself", one).format(tag=tag))
+    started = (result.get("look") or {}).get("started")
+    if open_ones and isinstance(started, int) and started < JUST_STARTED:
+        parts = [word("just started", one).format(seconds=started) for one in languages(lang)] + parts
     return "\n".join(parts)
 
 

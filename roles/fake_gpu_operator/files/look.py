@@ -114,7 +114,31 @@ def release_of(secrets, name):
         "chart": chart.get("name"),
         "chart_version": chart.get("version"),
         "values": body.get("config") or {},
+        "workloads": workloads_of(body.get("manifest") or ""),
     }
+
+
+def workloads_of(manifest):
+    """Return what a release's manifest makes run: "kind/name" -> replicas, None for a DaemonSet."""
+    return {
+        f"{document['kind'].lower()}/{document['metadata']['name']}": (
+            document.get("spec", {}).get("replicas", 1) if document["kind"] == "Deployment" else None
+        )
+        for document in yaml.safe_load_all(manifest)
+        if isinstance(document, dict) and document.get("kind") in ("Deployment", "DaemonSet")
+    }
+
+
+def drift(workloads, items):
+    """Say in which ways the cluster no longer has what the release made run."""
+    there = {f"{item['kind'].lower()}/{item['metadata']['name']}": item.get("spec", {}) for item in items}
+    said = []
+    for name, replicas in sorted(workloads.items()):
+        if name not in there:
+            said.append(f"{name} is gone")
+        elif replicas is not None and there[name].get("replicas", 1) != replicas:
+            said.append(f"{name} was scaled to {there[name].get('replicas', 1)}, the release has {replicas}")
+    return said
 
 
 def wanted_release(release, want):
@@ -240,8 +264,8 @@ def judge(items, want, host):
         upgrade = f"the release is {release['status']}"
     elif not covers(release["values"], values):
         upgrade = "the release has other values"
-    if upgrade:
-        missing.append(upgrade)
+    drifted = drift(release["workloads"], kinds.get("Deployment", []) + kinds.get("DaemonSet", [])) if release else []
+    missing += ([upgrade] if upgrade else []) + drifted
 
     for node in kinds.get("Node", []):
         meta, status = node["metadata"], node.get("status", {})
@@ -305,6 +329,7 @@ def judge(items, want, host):
         "release_values": values,
         "mistake": mistake,
         "upgrade": upgrade,
+        "drifted": [] if upgrade else drifted,
         "unlabelled": unlabelled,
         "lacking": lacking,
         "wrong": wrong,

@@ -189,6 +189,34 @@ def test_ledger_of_the_lab_prints_and_writes_once(play, tmp_path):
     assert changed(again) == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["-e", "ledger_host=nowhere"],
+            "ledger_host is nowhere: choose localhost or a host of the inventory (gsb-lab).",
+        ),
+        (["-e", "ledger_lang=fr"], "ledger_lang is fr: choose en, ko or both."),
+        (
+            [],
+            "There is no machine gsb-none. Make it, and the lab in it, with: ansible-playbook lab.yml -e machine_name=gsb-none",
+        ),
+    ],
+)
+def test_ledger_of_what_is_not_there_says_what_to_do(page, cluster, arguments, words):
+    machine = ["-e", "machine_name=gsb-none", "-e", "machine_network=10.231.99.0/24"]
+    outcome = page(cluster, "-i", "inventory/machine.yml", *machine, *arguments)
+    assert outcome.returncode == 2
+    assert words in " ".join(outcome.stdout.split())
+
+
+def test_verify_in_another_language_is_refused_before_anything_is_judged(play):
+    outcome = play("verify", finished.lab(8), verify_lang="fr")
+    assert outcome.returncode == 2
+    assert "verify_lang is fr: choose en, ko or both." in outcome.stdout
+    assert "Look at the lab" not in outcome.stdout
+
+
 def test_ledger_of_the_current_kubeconfig_beside_a_lab(page, cluster):
     """The lab of this inventory is not there: nobody asks it."""
     outcome = page(cluster, "-i", "inventory/machine.yml", "-e", "ledger_host=localhost")

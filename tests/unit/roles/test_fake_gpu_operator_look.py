@@ -46,11 +46,28 @@ def values(size: int) -> dict:
     return look.merge(BASE, {"topology": {"nodePools": {"default": {"gpuCount": size}}}})
 
 
+MANIFEST = """---
+# Source: fake-gpu-operator/templates/status-updater.yaml
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: status-updater}
+spec: {replicas: 1}
+---
+kind: DaemonSet
+metadata: {name: device-plugin}
+---
+---
+kind: ConfigMap
+metadata: {name: topology}
+"""
+
+
 def secret(revision: int, status: str, config: dict, version: str = "0.2.1") -> dict:
     body = {
         "info": {"status": status},
         "chart": {"metadata": {"name": "fake-gpu-operator", "version": version}},
         "config": config,
+        "manifest": MANIFEST,
     }
     packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(body).encode()))).decode()
     name = f"sh.helm.release.v1.gpu-operator.v{revision}"
@@ -391,6 +408,34 @@ def test_a_rollout_that_goes_on_is_not_ready(name: str, change: dict) -> None:
     assert judge(items)["missing"] == [
         f"{items[name]['kind'].lower()}/{items[name]['metadata']['name']} has not rolled out"
     ]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda items: items["updater"]["spec"].update(replicas=0), "deployment/status-updater was scaled to 0, the release has 1"),
+        (lambda items: items["updater"]["spec"].update(replicas=2), "deployment/status-updater was scaled to 2, the release has 1"),
+        (lambda items: items.pop("updater"), "deployment/status-updater is gone"),
+        (lambda items: items.pop("daemonset"), "daemonset/device-plugin is gone"),
+    ],
+)  # fmt: skip
+def test_what_was_changed_behind_the_release_is_put_back(break_it, said) -> None:
+    """0 of 0 replicas have rolled out, and Helm sees nothing to upgrade."""
+    items = lab()
+    break_it(items)
+    if "updater" in items:
+        count = items["updater"]["spec"]["replicas"]
+        items["updater"]["status"] |= dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas"), count)
+    seen = judge(items)
+    assert (seen["drifted"], seen["upgrade"], seen["ready"]) == ([said], "", False)
+    assert said in seen["missing"]
+
+
+def test_an_upgrade_puts_back_what_was_changed_as_well() -> None:
+    items = lab()
+    items["updater"]["spec"]["replicas"] = 0
+    seen = judge(items, pool_size=4)
+    assert (seen["drifted"], seen["upgrade"]) == ([], "the release has other values")
 
 
 def test_covers_compares_leaves() -> None:

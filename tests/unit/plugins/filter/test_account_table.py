@@ -9,7 +9,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gsb.fake_gpu_lab.plugins.filter import lab as filters
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account, _explain
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import Container, Node, Pod, Taint
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import Condition, Container, Node, Pod, Taint
 from ansible_collections.gsb.fake_gpu_lab.plugins.modules import gpu_ledger
 from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _account_table, _table
 
@@ -49,6 +49,22 @@ def table(lines, first="node "):
     return lines[start : lines.index("", start)]
 
 
+def test_what_is_not_looked_at_here_is_told_by_the_scheduler():
+    said = "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."
+    pods = [pod("apart", 1, condition=Condition("False", "Unschedulable", said)), pod("huge", 64)]
+    lines = page([node("n1", 4)], pods)
+    assert f"      the scheduler says: {said}" in lines
+    assert len([line for line in lines if "the scheduler says" in line]) == 1
+
+
+def test_a_name_that_nobody_has_says_what_there_is():
+    counted = {
+        **account([node("n1", 0)], []),
+        "warnings": ["no node advertises it", "nodes also advertise amd.com/gpu"],
+    }
+    assert "nodes also advertise amd.com/gpu" in _account_table.account_lines(counted)
+
+
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 MIXED = (
     [
@@ -78,7 +94,7 @@ allocatable in all         70                70
 requested                  26                27
 free                       44                43
 usable now                                   35
-Would fit: 35 of 1, 17 of 2, 8 of 4, 3 of 8. The most on one node: 28.
+Room for pods: 35 with 1, 17 with 2, 8 with 4, 3 with 8. The most on one node: 28.
 
 node     GPUs  used  free
 a100-1      8     8     0  [########]
@@ -134,7 +150,7 @@ allocatable in all / 광고 합계                       70                     
 requested / 요청                                     26                                27
 free / 남음                                          44                                43
 usable now / 지금 쓸 수 있음                                                           35
-Would fit: 35 of 1, 17 of 2, 8 of 4, 3 of 8. The most on one node: 28.
+Room for pods: 35 with 1, 17 with 2, 8 with 4, 3 with 8. The most on one node: 28.
 들어갈 수 있음: 1장짜리 35개, 2장짜리 17개, 4장짜리 8개, 8장짜리 3개. 한 노드에 최대 28.
 
 node / 노드  GPUs / 장수  used / 사용  free / 남음
@@ -165,9 +181,11 @@ allocatable in all  0
 requested           0
 free                0
 usable now          0
-Would fit: 0 of 1, 0 of 2, 0 of 4, 0 of 8. The most on one node: 0.
+Room for pods: 0 with 1, 0 with 2, 0 with 4, 0 with 8. The most on one node: 0.
 
 (no node advertises any)
+
+no node advertises nvidia.com/gpu
 
 No pod waits for one.
 """
@@ -177,7 +195,7 @@ allocatable in all  4
 requested           0
 free                4
 usable now          4
-Would fit: 4 of 1, 2 of 2, 1 of 4, 0 of 8. The most on one node: 4.
+Room for pods: 4 with 1, 2 with 2, 1 with 4, 0 with 8. The most on one node: 4.
 
 node  GPUs  used  free
 one      4     0     4  [....]

@@ -123,7 +123,7 @@ def test_origin(origin, line):
 
 def test_the_summary_of_a_finished_lab():
     assert _table.summary(result()) == "All 8 steps asked for are done."
-    assert _table.summary(result(), "ko") == "물은 8단계를 모두 마쳤습니다."
+    assert _table.summary(result(), "ko") == "판정을 요청한 단계(8개)를 모두 마쳤습니다."
 
 
 def test_the_summary_names_the_first_thing_to_do_and_the_tag():
@@ -132,6 +132,15 @@ def test_the_summary_names_the_first_thing_to_do_and_the_tag():
         "Begin with step 8: There is no file /root/gsb-fake/report.json yet.",
         "Or let the lab do it: ansible-playbook lab.yml --tags step8",
     ]
+
+
+@pytest.mark.parametrize(("started", "told"), [(20, True), (3600, False), (None, False)])
+def test_a_machine_that_has_just_started_is_not_judged_too_early(started, told):
+    fresh = {**result(7), "look": {"started": started}}
+    lines = _table.summary(fresh, "both").splitlines()
+    assert lines[0].startswith("The machine started 20 s ago") is told
+    assert ("머신이 켜진 지 20초" in lines[1]) is told
+    assert _table.summary({**result(), "look": {"started": started}}) == "All 8 steps asked for are done."
 
 
 def test_the_summary_names_missing_ground_before_the_step_itself():
@@ -147,7 +156,7 @@ def test_the_summary_names_missing_ground_before_the_step_itself():
 def test_the_summary_of_silence():
     lines = _table.summary(silence(), "both").splitlines()
     assert lines[0] == "0 of 8 steps are done."
-    assert lines[2] == "8단계 가운데 0단계를 마쳤습니다."
+    assert lines[2] == "8개 단계 중 0개를 마쳤습니다."
 
 
 def test_the_ledger_as_a_table():

@@ -389,7 +389,10 @@ def test_what_fits_is_said_with_what_the_scheduler_said():
     found, reasons = why([node()], wants(condition=condition))
     assert reasons == {"fits": (1, 1)}
     assert (found["predicted"], found["scheduler_message"]) == ("", condition.message)
-    assert "n1 with enough free would take it by all that is looked at here" in found["message"]
+    assert (
+        "n1 with enough free would take it, by its size, selectors, affinity to nodes and tolerations"
+        in found["message"]
+    )
 
 
 def test_another_scheduler_may_have_other_rules():

@@ -736,3 +736,22 @@ def test_an_empty_look_is_judged_without_a_crash():
 )
 def test_particles(word, particles, expected):
     assert _verdict.josa(word, particles) == expected
+
+
+def test_a_report_that_was_right_once_is_to_be_written_again():
+    """It agrees with itself: the cluster may have changed since."""
+    look = finished.lab(8)
+    without_pod("gpu-2")(look)
+    wrong = [check for check in judged(look, [8])[0]["checks"] if not check["ok"]]
+    assert [check["id"] for check in wrong] == ["report.requested", "report.free"]
+    for check in wrong:
+        assert "If the cluster has changed since it was written, write it again." in check["hint"]["en"]
+    assert "The subtraction is right" in wrong[1]["hint"]["en"]
+
+
+def test_on_the_grown_pool_gpu_3_is_not_asked_to_wait_again():
+    look = finished.lab(8)
+    failed("gpu-3")(look)
+    check = next(check for check in judged(look, [5])[0]["checks"] if check["id"] == "gpu3.waits")
+    assert (check["ok"], check["expected"]) == (False, "Running")
+    assert "sed s/gpu-1/gpu-3/" in check["hint"]["en"]

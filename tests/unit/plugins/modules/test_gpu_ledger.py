@@ -233,7 +233,22 @@ def test_nobody_answers(run, report):
 def test_no_kubeconfig(run, report):
     answer = run("gpu_ledger", kubeconfig="/nonexistent/kubeconfig", dest=str(report))
     assert answer["kind"] == "config"
+    assert "the file that the option kubeconfig names is not there" in answer["msg"]
     assert not report.exists()
+
+
+def test_no_kubeconfig_at_all(run, monkeypatch):
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", "/nonexistent/config")
+    answer = run("gpu_ledger")
+    assert answer["kind"] == "config"
+    assert "there is no kubeconfig /nonexistent/config. Give the path of one by the option kubeconfig" in answer["msg"]
+
+
+def test_a_context_that_is_not_there_is_told_with_those_that_are(run, server, kubeconfig_for):
+    answer = run("gpu_ledger", kubeconfig=kubeconfig_for(server.url), context="nope")
+    assert answer["kind"] == "config"
+    assert "nope" in answer["msg"]
+    assert "The contexts of" in answer["msg"]
 
 
 def test_a_kubeconfig(run, server, kubeconfig_for):
