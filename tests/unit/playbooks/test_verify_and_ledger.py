@@ -103,6 +103,7 @@ def test_verify_fails_at_the_end_with_the_first_thing_to_do_and_still_reports(pl
 def test_verify_judges_the_steps_asked_for(play, steps):
     outcome = play("verify", finished.lab(5), verify_steps=steps)
     assert outcome.returncode == 0, outcome.stdout
+    assert "WARNING" not in outcome.stdout + outcome.stderr
     assert "All 2 steps asked for are done." in outcome.stdout
 
 
