@@ -130,6 +130,10 @@ def bundle() -> None:
     run("ansible-playbook", "lab.yml", "--tags", "bundle")
 
 
+def upstream() -> None:
+    run("pytest", "-q", "tests/upstream", PYTHONPATH=str(VENV / "collections"))
+
+
 def machine() -> None:
     run("pytest", "-q", "tests/machine", PYTHONPATH=str(VENV / "collections"))
 

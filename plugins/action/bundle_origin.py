@@ -11,8 +11,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gsb.fake_gpu_lab.standins.build import pins, probe
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, pins, probe
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
+from ansible_collections.gsb.fake_gpu_lab.standins.build.mirrors import Mirrors
 
 display = Display()
 COLLECTION = Path(__file__).resolve().parents[2]
@@ -29,15 +30,21 @@ class ActionModule(ActionBase):
             argument_spec={
                 "source": {"type": "str", "choices": ["auto", "upstream", "standin"], "default": "auto"},
                 "timeout": {"type": "int", "default": 3},
+                "pins": {"type": "path"},
+                "mirrors": {"type": "dict", "default": {}},
+                "arch": {"type": "str", "choices": list(pins.ARCHITECTURES)},
+                "allow_unpinned": {"type": "bool", "default": False},
             }
         )
         try:
-            hosts = pins.Pins.load(COLLECTION / pins.FILE).upstream_hosts()
+            known = pins.Pins.load(COLLECTION / (arguments["pins"] or pins.FILE))
+            arch = arguments["arch"] or builder.native_arch()
         except BuildError as problem:
             return {**result, "failed": True, "msg": str(problem)}
-        choice = probe.choose(arguments["source"], hosts, arguments["timeout"])
-        if not choice.origin:
-            return {**result, "failed": True, "msg": choice.reason}
+        places = Mirrors({str(name): str(place) for name, place in arguments["mirrors"].items()})
+        hosts = sorted({places.host(name) for name in known.upstream_hosts()})
+        unpinned = [] if arguments["allow_unpinned"] else known.unpinned(arch)
+        choice = probe.choose(arguments["source"], hosts, unpinned, arguments["timeout"])
         display.display(f"bundle: {choice.reason}")
         return {
             **result,

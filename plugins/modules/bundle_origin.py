@@ -16,10 +16,25 @@ description:
 options:
   source:
     description:
-      - What is wanted. V(upstream) fails, because downloading the upstream releases is not in this version.
+      - What is wanted.
     type: str
     choices: [auto, upstream, standin]
     default: auto
+  arch:
+    description: Architecture of the host that is installed; that of the controller by default.
+    type: str
+    choices: [amd64, arm64]
+  pins:
+    description: Another file of pins, of the form of C(roles/bundle/vars/pins.yml).
+    type: path
+  mirrors:
+    description: Other places for upstream's names, by name; these are asked instead.
+    type: dict
+    default: {}
+  allow_unpinned:
+    description: Whether V(auto) may choose upstream when some of its artifacts have no pinned checksum.
+    type: bool
+    default: false
   timeout:
     description: Seconds that one name may take to answer.
     type: int

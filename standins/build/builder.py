@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import bundle, keys, pins, recipes, scheduler
+from . import bundle, keys, pins, recipes, scheduler, upstream
 from .command import Go, Runner, find_go, go_needed
 from .errors import BuildError, Cancelled
+from .mirrors import Mirrors
 from .parts import Job, Part
 from .store import Store, Stored
 
@@ -52,6 +53,10 @@ class Settings:
     rebuild: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     check: bool = False
+    origin: str = "standin"
+    pins_file: Path = pins.FILE
+    mirrors: Mapping[str, str] = field(default_factory=dict, hash=False)
+    allow_unpinned: bool = False
     slots: int = 2
     heartbeat: float = HEARTBEAT
     patience: float = 3600.0
@@ -74,8 +79,12 @@ class Builder:
     def __init__(self, settings: Settings, say: Say) -> None:
         self.settings = settings
         self.say = say
-        self.pins = pins.Pins.load(settings.checkout / pins.FILE)
-        self.parts = recipes.all_parts(self.pins, settings.checkout, settings.arch)
+        self.pins = pins.Pins.load(settings.checkout / settings.pins_file)
+        if settings.origin == "upstream":
+            self.unpinned = upstream.require_pins(self.pins, settings.arch, settings.allow_unpinned)
+            self.parts = upstream.all_parts(self.pins, settings.arch)
+        else:
+            self.parts = recipes.all_parts(self.pins, settings.checkout, settings.arch)
         self.store = Store(settings.cache)
         self.keys: dict[str, str] = {}
         self.inputs: dict[str, dict[str, Any]] = {}
@@ -89,8 +98,10 @@ class Builder:
             if name not in self.parts:
                 raise BuildError(f"There is no part {name}.", hint=f"one of: {', '.join(sorted(self.parts))}")
 
-    def _find_go(self) -> Go:
+    def _find_go(self) -> Go | None:
         modules = {source for part in self.parts.values() if part.uses_go for source in part.sources}
+        if not modules:
+            return None
         return find_go(go_needed(self.settings.checkout / module / "go.mod" for module in sorted(modules)))
 
     def _compute_keys(self) -> None:
@@ -109,7 +120,7 @@ class Builder:
                 "settings": dict(part.settings),
                 "sources": sources[part.sources],
                 "needs": {need: self.keys[need] for need in part.needs},
-                "toolchain": self.go.version if part.uses_go else "",
+                "toolchain": self.go.version if self.go and part.uses_go else "",
             }
             self.keys[name] = keys.content_key(self.inputs[name])
 
@@ -182,7 +193,7 @@ class Builder:
             self.say(f"{self.parts[name].title}: would be built ({why})")
         changed = bool(missing)
         if not missing and not self.settings.only:
-            manifest, entries = bundle.describe(self.pins, self.ready, self.settings.arch)
+            manifest, entries = self._describe()
             if differs := bundle.what_differs(self.settings.bundle, manifest, entries, verify=self.settings.verify):
                 self.say(f"the bundle would be put together again: {differs}")
                 changed = True
@@ -200,7 +211,7 @@ class Builder:
             os.utime(stored.folder)
         if self.settings.only:
             return outcome
-        manifest, entries = bundle.describe(self.pins, self.ready, self.settings.arch)
+        manifest, entries = self._describe()
         if differs := bundle.what_differs(self.settings.bundle, manifest, entries, verify=self.settings.verify):
             bundle.assemble(self.settings.bundle, manifest, entries)
             size = sum(entry.described["size"] for entry in entries)
@@ -267,6 +278,8 @@ class Builder:
                 runner=runner,
                 go=self.go,
                 needs={need: self.ready[need].folder for need in part.needs},
+                downloads=self.store.downloads,
+                mirrors=Mirrors(self.settings.mirrors),
             )
             began = time.monotonic()
             try:
@@ -287,6 +300,11 @@ class Builder:
             raise BuildError(
                 f"{part.title}: its sources changed while it was being built.", hint="run this again; the rest is kept"
             )
+
+    def _describe(self) -> tuple[dict[str, Any], list[bundle.Entry]]:
+        if self.settings.origin == "upstream":
+            return bundle.describe_upstream(self.pins, self.ready, self.settings.arch, self.unpinned)
+        return bundle.describe(self.pins, self.ready, self.settings.arch)
 
     def _made_of(self, names: Collection[str]) -> set[str]:
         """These parts and all that is made of them."""

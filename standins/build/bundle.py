@@ -37,24 +37,57 @@ def _entry(path: str, stored: Stored, name: str, **more: Any) -> Entry:
     return Entry(path, stored.folder / name, {**file.as_json(), "path": path, **more})
 
 
-def describe(pins: Pins, built: Mapping[str, Stored], arch: str) -> tuple[dict[str, Any], list[Entry]]:
-    """The manifest and the files it names."""
+Groups = Mapping[str, tuple[Mapping[str, Any], list[Entry]]]
 
-    def whole(part: str, folder: str) -> list[Entry]:
-        return [_entry(f"{folder}/{file.path}", built[part], file.path) for file in built[part].files]
 
+def _whole(stored: Stored, folder: str) -> list[Entry]:
+    """All files of a part, in one folder of the bundle."""
+    return [_entry(f"{folder}/{file.path}", stored, file.path) for file in stored.files]
+
+
+def _wheels(pins: Pins, stored: Stored, arch: str) -> list[Entry]:
     by_file: dict[str, Wheel] = {wheel.file: wheel for wheel in pins.wheels(arch)}
-    groups: dict[str, tuple[dict[str, Any], list[Entry]]] = {
-        "k3s": ({"version": pins.standin_version("k3s"), "made_of": pins.made_of("k3s")}, whole("k3s", "bin")),
-        "helm": ({"version": pins.standin_version("helm"), "made_of": pins.made_of("helm")}, whole("helm", "bin")),
-        "kwok": (
-            {"version": pins.standin_version("kwok"), "made_of": pins.made_of("kwok")},
-            whole("kwok-manifests", "manifests"),
-        ),
-        "fake-gpu-operator": (
-            {"version": pins.standin_version("fake-gpu-operator"), "made_of": pins.made_of("fake-gpu-operator")},
-            whole("chart", "charts"),
-        ),
+    return [
+        _entry(
+            f"wheels/{file.path}",
+            stored,
+            file.path,
+            **({"python": by_file[file.path].python} if file.path in by_file else {}),
+        )
+        for file in stored.files
+    ]
+
+
+def _manifest(origin: str, arch: str, groups: Groups, more: Mapping[str, Any]) -> tuple[dict[str, Any], list[Entry]]:
+    manifest = {
+        "schema": SCHEMA,
+        "origin": origin,
+        "arch": arch,
+        "parts": {
+            # The wheels come from PyPI whatever the origin of the rest is.
+            name: {
+                "origin": "upstream" if name == "kube-client" else origin,
+                **facts,
+                "files": [entry.described for entry in entries],
+            }
+            for name, (facts, entries) in groups.items()
+        },
+        **more,
+    }
+    return manifest, [entry for _facts, entries in groups.values() for entry in entries]
+
+
+def describe(pins: Pins, built: Mapping[str, Stored], arch: str) -> tuple[dict[str, Any], list[Entry]]:
+    """The manifest of stand-ins and the files it names."""
+
+    def made(name: str) -> dict[str, Any]:
+        return {"version": pins.standin_version(name), "made_of": pins.made_of(name)}
+
+    groups: Groups = {
+        "k3s": (made("k3s"), _whole(built["k3s"], "bin")),
+        "helm": (made("helm"), _whole(built["helm"], "bin")),
+        "kwok": (made("kwok"), _whole(built["kwok-manifests"], "manifests")),
+        "fake-gpu-operator": (made("fake-gpu-operator"), _whole(built["chart"], "charts")),
         "images": (
             {},
             [
@@ -69,38 +102,55 @@ def describe(pins: Pins, built: Mapping[str, Stored], arch: str) -> tuple[dict[s
                 for image in pins.images()
             ],
         ),
-        "kube-client": (
-            {"version": pins.kube_client},
-            [
-                _entry(
-                    f"wheels/{file.path}",
-                    built["wheels"],
-                    file.path,
-                    **({"python": by_file[file.path].python} if file.path in by_file else {}),
-                )
-                for file in built["wheels"].files
-            ],
-        ),
+        "kube-client": ({"version": pins.kube_client}, _wheels(pins, built["wheels"], arch)),
     }
     packages = {name: version for part in built.values() for name, version in part.facts.get("packages", {}).items()}
     modules = {name: version for part in built.values() for name, version in part.facts.get("modules", {}).items()}
-    manifest = {
-        "schema": SCHEMA,
-        "origin": "standin",
-        "arch": arch,
-        "parts": {
-            # The wheels come from PyPI whatever the origin of the rest is.
-            name: {
-                "origin": "upstream" if name == "kube-client" else "standin",
-                **facts,
-                "files": [e.described for e in entries],
-            }
-            for name, (facts, entries) in groups.items()
-        },
-        "debian_packages": packages,
-        "go_modules": modules,
+    return _manifest("standin", arch, groups, {"debian_packages": packages, "go_modules": modules})
+
+
+def describe_upstream(
+    pins: Pins, built: Mapping[str, Stored], arch: str, unpinned: list[str]
+) -> tuple[dict[str, Any], list[Entry]]:
+    """The manifest of what upstream published and the files it names."""
+
+    def published(name: str, part: str) -> dict[str, Any]:
+        return {"version": str(pins.data[name]["version"]), **built[part].facts}
+
+    carried: dict[str, list[str]] = {}
+    images: list[Entry] = []
+    for image in pins.upstream_images(arch):
+        if image.carried_by:
+            carried.setdefault(image.carried_by, []).append(image.ref)
+            continue
+        stored = built[f"upstream-image-{image.name}"]
+        images.append(
+            _entry(
+                f"images/{image.name}.tar",
+                stored,
+                f"{image.name}.tar",
+                refs=[image.ref],
+                digest=stored.facts["digest"],
+                index=image.digest,
+            )
+        )
+    for name, refs in carried.items():
+        images.append(_entry(f"images/{name}", built["upstream-k3s-images"], name, refs=refs))
+    groups: Groups = {
+        "k3s": (published("k3s", "upstream-k3s"), _whole(built["upstream-k3s"], "bin")),
+        "helm": (published("helm", "upstream-helm"), _whole(built["upstream-helm"], "bin")),
+        "kwok": (
+            published("kwok", "upstream-kwok-manifests"),
+            _whole(built["upstream-kwok-manifests"], "manifests"),
+        ),
+        "fake-gpu-operator": (
+            published("fake-gpu-operator", "upstream-chart"),
+            _whole(built["upstream-chart"], "charts"),
+        ),
+        "images": ({}, images),
+        "kube-client": ({"version": pins.kube_client}, _wheels(pins, built["wheels"], arch)),
     }
-    return manifest, [entry for _facts, entries in groups.values() for entry in entries]
+    return _manifest("upstream", arch, groups, {"unpinned": unpinned})
 
 
 def text_of(manifest: Mapping[str, Any]) -> str:
@@ -140,7 +190,7 @@ def assemble(folder: Path, manifest: Mapping[str, Any], entries: list[Entry]) ->
     """Fill a new folder beside the old one, put it in its place in one step, and remove the old one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     sweep(folder)
-    fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+    fresh = beside(folder)
     fresh.mkdir()
     for entry in entries:
         target = fresh / entry.path
@@ -148,6 +198,16 @@ def assemble(folder: Path, manifest: Mapping[str, Any], entries: list[Entry]) ->
         place(entry.source, target)
     (fresh / MANIFEST).write_text(text_of(manifest), encoding="utf-8")
     (fresh / MANIFEST).chmod(0o644)
+    swap(fresh, folder)
+
+
+def beside(folder: Path) -> Path:
+    """Where a new bundle is filled."""
+    return folder.with_name(f".{folder.name}.new-{os.getpid()}")
+
+
+def swap(fresh: Path, folder: Path) -> None:
+    """The new bundle in the place of the old one, which goes."""
     if not folder.exists():
         fresh.rename(folder)
         return

@@ -152,6 +152,25 @@ class Runner:
     ) -> None:
         """Run one command, its output into the log or a file. A failure carries the end of the log."""
         words = [str(word) for word in command]
+        status = self.status(words, cwd=cwd, env=env, output=output)
+        if status != 0:
+            raise BuildError(
+                f"{self.part} could not be built: {words[0].rpartition('/')[2]} ended with status {status}.\n"
+                f"{tail_of(self.log)}",
+                hint=hint or f"less {self.log}",
+                log=self.log,
+            )
+
+    def status(
+        self,
+        command: Sequence[str | Path],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        output: Path | None = None,
+    ) -> int:
+        """Run one command, and say how it ended."""
+        words = [str(word) for word in command]
         with self.log.open("ab") as log:
             log.write(f"$ {' '.join(words)}\n".encode())
             log.flush()
@@ -163,13 +182,12 @@ class Runner:
                     stdout.close()
         if self._cancel.is_set():
             raise Cancelled(f"{self.part}: stopped.", log=self.log)
-        if status != 0:
-            raise BuildError(
-                f"{self.part} could not be built: {words[0].rpartition('/')[2]} ended with status {status}.\n"
-                f"{tail_of(self.log)}",
-                hint=hint or f"less {self.log}",
-                log=self.log,
-            )
+        return status
+
+    def last_words(self, begin: str = "") -> str:
+        """The last line of the log that begins so: what a command that failed said."""
+        lines = [line.removeprefix("  | ").strip() for line in tail_of(self.log).splitlines()]
+        return next((line for line in reversed(lines) if line and line.startswith(begin)), "it said nothing")
 
     def _start(
         self, words: list[str], cwd: Path | None, env: Mapping[str, str] | None, stdout: IO[bytes], log: IO[bytes]

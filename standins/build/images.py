@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .command import Runner
 from .errors import BuildError
@@ -100,14 +101,20 @@ def pack(layout: Path, ref: str, archive: Path) -> str:
     if len(index["manifests"]) != 1:
         raise BuildError(f"{layout} holds {len(index['manifests'])} images instead of one.")
     descriptor = index["manifests"][0]
-    descriptor["annotations"] = {"io.containerd.image.name": ref, "org.opencontainers.image.ref.name": ref}
-    content = json.dumps(index, sort_keys=True).encode()
-    with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
-        _add(tar, "oci-layout", (layout / "oci-layout").read_bytes())
-        _add(tar, "index.json", content)
-        for blob in sorted((layout / "blobs/sha256").iterdir()):
-            _add(tar, f"blobs/sha256/{blob.name}", blob.read_bytes())
+    blobs = {f"sha256:{blob.name}": blob.read_bytes() for blob in (layout / "blobs/sha256").iterdir()}
+    write_archive(archive, ref, descriptor, blobs)
     return str(descriptor["digest"])
+
+
+def write_archive(archive: Path, ref: str, descriptor: Mapping[str, Any], blobs: Mapping[str, bytes]) -> None:
+    """An OCI layout with one image under its full reference; blobs by their digest (sha256:...)."""
+    names = {"io.containerd.image.name": ref, "org.opencontainers.image.ref.name": ref}
+    index = {"schemaVersion": 2, "manifests": [{**descriptor, "annotations": names}]}
+    with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
+        _add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _add(tar, "index.json", json.dumps(index, sort_keys=True).encode())
+        for digest, blob in sorted(blobs.items()):
+            _add(tar, f"blobs/{digest.replace(':', '/')}", blob)
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

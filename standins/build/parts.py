@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .command import Go, Runner, go_environment
+from .mirrors import Mirrors
 from .pins import Pins
 
 
@@ -24,8 +25,11 @@ class Job:
     out: Path
     work: Path
     runner: Runner
-    go: Go
+    go: Go | None
     needs: Mapping[str, Path]
+    #: Where what is not yet all there waits for the next run.
+    downloads: Path
+    mirrors: Mirrors
     facts: dict[str, Any] = field(default_factory=dict)
 
     def built(self, part: str, name: str) -> Path:

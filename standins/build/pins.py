@@ -39,6 +39,34 @@ class Wheel:
     sha256: str
 
 
+@dataclass(frozen=True)
+class UpstreamFile:
+    name: str
+    url: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class UpstreamChart:
+    """A chart in a registry: its repository, the digest of its manifest, the sha256 of its .tgz."""
+
+    repository: str
+    version: str
+    digest: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class UpstreamImage:
+    """An image in a registry: the digest of its index, that of the platform, and the file that has it inside."""
+
+    ref: str
+    name: str
+    digest: str | None
+    platform: str | None
+    carried_by: str
+
+
 class Pins:
     """A reading of the pins file."""
 
@@ -95,6 +123,41 @@ class Pins:
             for file in wheel["files"]
             if file["arch"] in (arch, "any")
         ]
+
+    def files(self, name: str, arch: str) -> list[UpstreamFile]:
+        """The published files of a product for an architecture."""
+        return [
+            UpstreamFile(file["name"], file["url"], file["sha256"])
+            for file in self.data[name]["upstream"]
+            if file["arch"] in (arch, "any")
+        ]
+
+    def chart(self) -> UpstreamChart:
+        entry = self.data["fake-gpu-operator"]
+        (file,) = entry["upstream"]
+        return UpstreamChart(
+            file["url"].removeprefix("oci://"), str(entry["version"]), file.get("digest"), file["sha256"]
+        )
+
+    def upstream_images(self, arch: str) -> list[UpstreamImage]:
+        return [
+            UpstreamImage(
+                entry["ref"],
+                entry["standin"]["name"],
+                entry["upstream"]["digest"],
+                entry["upstream"][arch],
+                entry["upstream"].get("carried_by", ""),
+            )
+            for entry in self.data["images"]
+        ]
+
+    def unpinned(self, arch: str) -> list[str]:
+        """What upstream publishes and no checksum is known of."""
+        names = [file.name for name in ("k3s", "helm", "kwok") for file in self.files(name, arch) if not file.sha256]
+        chart = self.chart()
+        if not (chart.digest and chart.sha256):
+            names.append(f"the chart {chart.repository}:{chart.version}")
+        return names + [image.ref for image in self.upstream_images(arch) if not image.carried_by and not image.digest]
 
     def upstream_hosts(self) -> list[str]:
         """The names that a download from upstream has to reach."""

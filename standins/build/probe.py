@@ -25,11 +25,12 @@ class Choice:
 
 
 def reach(host: str, timeout: float) -> str:
-    """'' when a TLS connection to the host stands within the time, else what went wrong."""
+    """'' when a TLS connection to the host (with its port where it is another) stands within the time, else why not."""
+    name, _, port = host.partition(":")
     try:
         with (
-            socket.create_connection((host, PORT), timeout=timeout) as plain,
-            ssl.create_default_context().wrap_socket(plain, server_hostname=host),
+            socket.create_connection((name, int(port or PORT)), timeout=timeout) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=name),
         ):
             return ""
     except socket.gaierror:
@@ -62,26 +63,29 @@ def probe(hosts: Sequence[str], timeout: float, reach_host: Callable[[str, float
 def choose(
     wanted: str,
     hosts: Sequence[str],
+    unpinned: Sequence[str] = (),
     timeout: float = 3.0,
     reach_host: Callable[[str, float], str] = reach,
 ) -> Choice:
-    """Decide between upstream and the stand-ins. Downloading from upstream is not in this version."""
+    """Decide between upstream and the stand-ins: never a mix of both.
+
+    `unpinned` is what may not be downloaded, because nobody has vouched for its checksum and the user did not allow it.
+    """
     if wanted == "standin":
         return Choice("standin", "stand-ins are built, as bundle_source=standin says")
     if wanted == "upstream":
-        return Choice(
-            "",
-            "Downloading the upstream releases is not in this version, so bundle_source=upstream cannot be used yet. "
-            "Next: -e bundle_source=standin",
-        )
+        return Choice("upstream", "upstream's releases are downloaded, as bundle_source=upstream says")
     problems = probe(hosts, timeout, reach_host)
-    if not problems:
+    if not problems and unpinned:
+        first = unpinned[0] + (f" and {len(unpinned) - 1} more" if len(unpinned) > 1 else "")
         return Choice(
             "standin",
-            f"upstream can be reached ({', '.join(hosts)}), but downloading from it is not in this version: "
-            "stand-ins are built",
+            f"upstream can be reached, but no checksum is pinned for {first}: stand-ins are built "
+            "(-e bundle_source=upstream -e bundle_allow_unpinned=true takes what upstream gives today)",
             True,
         )
+    if not problems:
+        return Choice("upstream", f"upstream can be reached ({', '.join(hosts)}): its releases are downloaded", True)
     first = sorted(problems)[0]
     others = f", and {len(problems) - 1} more of {len(hosts)} names" if len(problems) > 1 else f"; {len(hosts)} asked"
     return Choice(

@@ -251,7 +251,7 @@ def image_part(
     *,
     needs: tuple[str, ...] = (),
     settings: Mapping[str, Any] | None = None,
-    recipe: int = 1,
+    recipe: int = 2,
     first_time: float = 3.0,
 ) -> Part:
     """An image archive; `fill` puts the content into an empty root folder."""

@@ -84,6 +84,7 @@ class Store:
         self.parts = root / "parts"
         self.scratch = root / "tmp"
         self.logs = root / "logs"
+        self.downloads = root / "downloads"
         self._timings = root / "timings.json"
 
     @contextmanager

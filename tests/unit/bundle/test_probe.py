@@ -25,10 +25,10 @@ def test_stand_ins_that_are_asked_for_need_no_probe():
     assert "bundle_source=standin" in choice.reason
 
 
-def test_upstream_that_is_asked_for_is_refused_in_words():
-    choice = probe.choose("upstream", HOSTS, reach_host=never)
-    assert choice.origin == ""
-    assert "not in this version" in choice.reason
+def test_upstream_that_is_asked_for_needs_no_probe():
+    choice = probe.choose("upstream", HOSTS, ["one"], reach_host=never)
+    assert (choice.origin, choice.reachable) == ("upstream", None)
+    assert "bundle_source=upstream" in choice.reason
 
 
 def test_auto_takes_stand_ins_when_a_name_does_not_answer_and_says_which():
@@ -39,11 +39,18 @@ def test_auto_takes_stand_ins_when_a_name_does_not_answer_and_says_which():
     assert "\n" not in choice.reason
 
 
-def test_auto_says_so_when_upstream_can_be_reached():
+def test_auto_takes_upstream_when_it_can_be_reached():
     choice = probe.choose("auto", HOSTS, reach_host=lambda _host, _timeout: "")
-    assert (choice.origin, choice.reachable) == ("standin", True)
+    assert (choice.origin, choice.reachable) == ("upstream", True)
     assert "upstream can be reached" in choice.reason
-    assert "not in this version" in choice.reason
+
+
+@pytest.mark.parametrize(("unpinned", "words"), [(["chart"], "for chart: "), (["a", "b", "c"], "for a and 2 more: ")])
+def test_auto_takes_nothing_that_nobody_vouched_for(unpinned, words):
+    choice = probe.choose("auto", HOSTS, unpinned, reach_host=lambda _host, _timeout: "")
+    assert (choice.origin, choice.reachable) == ("standin", True)
+    assert words in choice.reason
+    assert "bundle_allow_unpinned=true" in choice.reason
 
 
 def test_all_names_are_asked_at_once():

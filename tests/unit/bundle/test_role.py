@@ -38,11 +38,17 @@ def play(tmp_path: pathlib.Path, tasks: list[dict], *options: str, path: str = "
 ROLE = [{"ansible.builtin.include_role": {"name": "gsb.fake_gpu_lab.bundle"}}]
 
 
-def test_upstream_is_refused_in_a_sentence(tmp_path):
-    status, text = play(tmp_path, ROLE, bundle_source="upstream", bundle_cache_dir=str(tmp_path / "cache"))
+def test_upstream_without_pins_is_refused_in_a_sentence(tmp_path):
+    status, text = play(
+        tmp_path,
+        ROLE,
+        bundle_source="upstream",
+        bundle_cache_dir=str(tmp_path / "cache"),
+        bundle_dir=str(tmp_path / "b"),
+    )
     assert status == 2
-    assert "Downloading the upstream releases is not in this version" in text
-    assert "bundle_source=standin" in text
+    assert "No checksum is pinned for the chart" in text
+    assert "bundle_allow_unpinned=true" in text
     assert not (tmp_path / "cache").exists()
 
 
@@ -73,7 +79,7 @@ def test_missing_packages_are_named_when_none_may_be_installed(tmp_path, no_umoc
         bundle_cache_dir=str(tmp_path / "cache"),
     )
     assert status == 2
-    assert "apt-get install skopeo umoci" in text
+    assert "apt-get install curl skopeo umoci" in text
     assert "ca-certificates" not in text.split("apt-get install")[1].split("\n")[0]
 
 
@@ -82,7 +88,7 @@ def test_a_rehearsal_names_missing_packages_and_goes_on(tmp_path, no_umoci):
         tmp_path, ROLE, "--check", path=no_umoci, bundle_source="standin", bundle_cache_dir=str(tmp_path / "cache")
     )
     assert status == 0, text
-    assert "apt would install skopeo, umoci" in text
+    assert "apt would install curl, skopeo, umoci" in text
     assert "Kubernetes v1.36.3: would be built (not built yet)" in text
     assert not (tmp_path / "cache").exists()
 

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""Parts that are downloaded: upstream's releases, nothing of which is used before it is what its pin says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from . import images
+from .errors import BuildError
+from .parts import Job, Part
+from .pins import FILE, Pins, UpstreamFile, UpstreamImage
+from .recipes import wheels_part
+from .store import sha256_of
+
+CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+# curl's own statuses for an answer that broke off: a part of the file is there, and the rest is asked for.
+CUT = (18, 28, 52, 55, 56, 92)
+TRIES = 5
+CURL = (
+    *("curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--proto-redir", "=https"),
+    # 408, 429 and 5xx are asked again, as late as the server wants it.
+    *("--retry", "5", "--retry-max-time", "300", "--connect-timeout", "20"),
+    *("--speed-limit", "1024", "--speed-time", "60"),
+)
+UNPINNED_HINT = (
+    f"put the figures into {FILE} (ansible-playbook playbooks/pin.yml asks upstream for them), "
+    "or take what upstream gives today: -e bundle_allow_unpinned=true"
+)
+
+
+def require_pins(pins: Pins, arch: str, allow: bool) -> list[str]:
+    """The names of what has no pinned checksum; raises BuildError unless these are allowed."""
+    unpinned = pins.unpinned(arch)
+    if unpinned and not allow:
+        raise BuildError(
+            f"No checksum is pinned for {', '.join(unpinned)}: nothing unverified is downloaded.", hint=UNPINNED_HINT
+        )
+    return unpinned
+
+
+def fetch(job: Job, url: str, sha256: str | None, target: Path) -> None:
+    """Download a file to its place; what an earlier run has of it is gone on with."""
+    wanted = job.mirrors.url(url)
+    partial = job.downloads / (sha256 or hashlib.sha256(url.encode()).hexdigest())
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    had = partial.exists()
+    for turn in range(TRIES):
+        if sha256 and partial.exists() and sha256_of(partial) == sha256:
+            break
+        status = job.runner.status([*CURL, "--continue-at", "-", "--output", partial, wanted])
+        if status == 0:
+            break
+        if status in (33, 36) and partial.exists():
+            # The server cannot go on from there.
+            partial.unlink()
+        elif status not in CUT or turn == TRIES - 1:
+            raise BuildError(
+                f"{job.runner.part} could not be downloaded from {wanted}: {job.runner.last_words('curl: ')}",
+                hint='check the network, or name a mirror with -e \'{"bundle_mirrors": {"'
+                f'{urlsplit(url).netloc}": "https://..."}}}}\'; then run this again',
+                log=job.runner.log,
+            )
+    found = sha256_of(partial)
+    if sha256 and found != sha256:
+        partial.unlink()
+        if had:
+            # Of another file than the one that is there now.
+            fetch(job, url, sha256, target)
+            return
+        raise BuildError(
+            f"{wanted} is not what was pinned: its sha256 is {found}, not {sha256}. It was thrown away.",
+            hint=f"look at what is there; when it is right after all, correct {FILE}",
+            log=job.runner.log,
+        )
+    shutil.move(partial, target)
+
+
+def copy_image(job: Job, repository: str, reference: str) -> Path:
+    """What a registry has under a tag or digest, as skopeo's plain folder: manifest.json and a file for each blob."""
+    folder = job.work / "image"
+    platform = ["--override-os", "linux", "--override-arch", job.arch]
+    source = f"docker://{job.mirrors.repository(repository)}{reference}"
+    status = job.runner.status(["skopeo", "copy", "--retry-times", "3", *platform, source, f"dir:{folder}"])
+    if status != 0:
+        raise BuildError(
+            f"{job.runner.part} could not be downloaded: {job.runner.last_words()}",
+            hint='check the network, or name a mirror with -e \'{"bundle_mirrors": {"'
+            f'{repository.partition("/")[0]}": "registry.example/path"}}}}\'; then run this again',
+            log=job.runner.log,
+        )
+    return folder
+
+
+def digest_of(path: Path) -> str:
+    return f"sha256:{sha256_of(path)}"
+
+
+def file_part(
+    name: str, title: str, files: list[UpstreamFile], *, program: bool = False, unpack: Mapping[str, str] | None = None
+) -> Part:
+    """Files as they are published; of an archive, the programs that `unpack` names (member -> file)."""
+    members = unpack or {}
+
+    def build(job: Job) -> None:
+        for file in files:
+            target = (job.work if members else job.out) / file.name
+            fetch(job, file.url, file.sha256, target)
+            if members:
+                extract(target, members, job.out)
+            elif program:
+                target.chmod(0o755)
+        job.facts["urls"] = {file.name: file.url for file in files}
+
+    return Part(
+        name=name,
+        title=title,
+        build=build,
+        settings={"files": {file.url: file.sha256 for file in files}, "unpack": dict(members)},
+        first_time=20,
+    )
+
+
+def extract(archive: Path, members: Mapping[str, str], out: Path) -> None:
+    with tarfile.open(archive) as tar:
+        for member, name in members.items():
+            try:
+                stream = tar.extractfile(member)
+            except KeyError:
+                stream = None
+            if stream is None:
+                raise BuildError(f"{archive.name} holds no file {member}.")
+            with stream, (out / name).open("wb") as file:
+                shutil.copyfileobj(stream, file)
+            (out / name).chmod(0o755)
+
+
+def chart_part(pins: Pins) -> Part:
+    chart = pins.chart()
+    name = f"fake-gpu-operator-{chart.version}.tgz"
+
+    def build(job: Job) -> None:
+        folder = copy_image(job, chart.repository, f"@{chart.digest}" if chart.digest else f":{chart.version}")
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        layers = [layer for layer in manifest.get("layers", []) if layer.get("mediaType") == CHART_LAYER]
+        if len(layers) != 1:
+            raise BuildError(f"{chart.repository} {chart.version} is no Helm chart.", log=job.runner.log)
+        packed = folder / str(layers[0]["digest"]).partition(":")[2]
+        found = sha256_of(packed)
+        if chart.sha256 and found != chart.sha256:
+            raise BuildError(
+                f"{name} is not what was pinned: its sha256 is {found}, not {chart.sha256}.",
+                hint=f"look at what is there; when it is right after all, correct {FILE}",
+                log=job.runner.log,
+            )
+        shutil.move(packed, job.out / name)
+        job.facts["digest"] = digest_of(folder / "manifest.json")
+
+    return Part(
+        "upstream-chart",
+        f"fake-gpu-operator chart {chart.version}",
+        build,
+        settings={"repository": chart.repository, "digest": chart.digest, "sha256": chart.sha256},
+        first_time=5,
+    )
+
+
+def image_part(image: UpstreamImage) -> Part:
+    """One platform of an image, asked for by the digest of its index, as an archive under its tag."""
+
+    def build(job: Job) -> None:
+        repository, _, tag = image.ref.rpartition(":")
+        folder = copy_image(job, repository, f"@{image.digest}" if image.digest else f":{tag}")
+        found = digest_of(folder / "manifest.json")
+        if image.platform and found != image.platform:
+            raise BuildError(
+                f"{image.ref} for {job.arch} is not what was pinned: its digest is {found}, not {image.platform}.",
+                hint=f"look at what is there; when it is right after all, correct {FILE}",
+                log=job.runner.log,
+            )
+        pack(folder, image.ref, job.arch, job.out / f"{image.name}.tar")
+        job.facts["digest"] = found
+
+    return Part(
+        f"upstream-image-{image.name}",
+        f"image {image.ref}",
+        build,
+        settings={"ref": image.ref, "digest": image.digest, "platform": image.platform},
+        first_time=10,
+    )
+
+
+def pack(folder: Path, ref: str, arch: str, archive: Path) -> None:
+    """skopeo's folder as an archive, unchanged: the digests stay those that were pinned."""
+    text = (folder / "manifest.json").read_bytes()
+    manifest = json.loads(text)
+    blobs = {"sha256:" + hashlib.sha256(text).hexdigest(): text}
+    for part in [manifest["config"], *manifest["layers"]]:
+        path = folder / part["digest"].partition(":")[2]
+        if digest_of(path) != part["digest"]:
+            raise BuildError(f"{ref}: its part {part['digest']} does not have that digest.")
+        blobs[part["digest"]] = path.read_bytes()
+    descriptor = {
+        "mediaType": manifest.get("mediaType", OCI_MANIFEST),
+        "digest": next(iter(blobs)),
+        "size": len(text),
+        "platform": {"os": "linux", "architecture": arch},
+    }
+    images.write_archive(archive, ref, descriptor, blobs)
+
+
+def all_parts(pins: Pins, arch: str) -> dict[str, Part]:
+    """Every part of the upstream bundle."""
+    k3s, kwok, helm = (str(pins.data[name]["version"]) for name in ("k3s", "kwok", "helm"))
+    by_name = {file.name: file for name in ("k3s", "helm", "kwok") for file in pins.files(name, arch)}
+    manifests = [by_name["kwok.yaml"], by_name["stage-fast.yaml"]]
+    airgap = by_name["k3s-airgap-images.tar.zst"]
+    parts = [
+        file_part("upstream-k3s", f"k3s {k3s}", [by_name["k3s"]], program=True),
+        file_part("upstream-k3s-images", f"images of k3s {k3s}", [airgap]),
+        file_part("upstream-helm", f"Helm {helm}", [by_name["helm.tar.gz"]], unpack={f"linux-{arch}/helm": "helm"}),
+        file_part("upstream-kwok-manifests", f"KWOK manifests {kwok}", manifests),
+        chart_part(pins),
+        *(image_part(image) for image in pins.upstream_images(arch) if not image.carried_by),
+        wheels_part(pins, arch),
+    ]
+    return {part.name: part for part in parts}

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""Downloading, against a server that has upstream's paths: what is pinned comes, anything else does not."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import json
+import pathlib
+import shutil
+import tarfile
+
+import pytest
+import yaml
+
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, pins, upstream
+from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
+from ansible_collections.gsb.fake_gpu_lab.standins.build.mirrors import Mirrors
+from ansible_collections.gsb.fake_gpu_lab.tests.unit.bundle.upstream_server import Upstream, cutting, digest, refusing
+from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import apiserver
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+HOSTS = ("github.com", "get.helm.sh", "ghcr.io", "registry.k8s.io", "docker.io")
+ARCH = "amd64"
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("curl") and shutil.which("skopeo")),
+    reason="needs curl and skopeo, which the bundle role installs",
+)
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def archive(members):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return apiserver.Authority(tmp_path_factory.mktemp("authority"))
+
+
+class Lab:
+    """Upstream, and pins that fit what it has."""
+
+    def __init__(self, server, tmp_path):
+        self.server, self.tmp_path = server, tmp_path
+        self.pins = copy.deepcopy(yaml.safe_load((ROOT / pins.FILE).read_text())[pins.VARIABLE])
+        self.pins["kube-client"]["wheels"] = []
+        for name in ("k3s", "helm", "kwok"):
+            for file in self.pins[name]["upstream"]:
+                arch = file["arch"]
+                content = f"{file['name']} for {arch}\n".encode() * 5000
+                if file["name"] == "helm.tar.gz":
+                    content = archive({f"linux-{arch}/helm": content, f"linux-{arch}/LICENSE": b"free"})
+                self.server.files[pathlib.PurePosixPath("/", *file["url"].split("/")[3:]).as_posix()] = content
+                file["sha256"] = sha256(content)
+        self.chart = archive({"fake-gpu-operator/Chart.yaml": b"name: fake-gpu-operator\n"})
+        (file,) = self.pins["fake-gpu-operator"]["upstream"]
+        file["sha256"] = sha256(self.chart)
+        file["digest"], _ = self.server.add_image(
+            "run-ai/fake-gpu-operator/fake-gpu-operator", "0.2.1", ARCH, self.chart, upstream.CHART_LAYER, index=False
+        )
+        for image in self.pins["images"]:
+            if "carried_by" not in image["upstream"]:
+                repository, _, tag = image["ref"].partition("/")[2].rpartition(":")
+                index, platform = self.server.add_image(repository, tag, ARCH, image["ref"].encode() * 1000)
+                image["upstream"] |= {"digest": index, ARCH: platform}
+
+    def image(self, word):
+        return next(image for image in self.pins["images"] if word in image["ref"])
+
+    def run(self, only=(), **more):
+        path = self.tmp_path / "pins.yml"
+        path.write_text(yaml.safe_dump({pins.VARIABLE: self.pins}))
+        self.said = []
+        settings = builder.Settings(
+            checkout=ROOT,
+            cache=self.tmp_path / "cache",
+            bundle=self.tmp_path / "bundle",
+            origin="upstream",
+            pins_file=path,
+            mirrors=dict.fromkeys(HOSTS, self.server.place),
+            only=frozenset(only),
+            **{"arch": ARCH, **more},
+        )
+        return builder.Builder(settings, self.said.append).run()
+
+    def fails(self, only, **more):
+        with pytest.raises(BuildError) as raised:
+            self.run(only, **more)
+        assert not (self.tmp_path / "bundle").exists()
+        return str(raised.value)
+
+
+@pytest.fixture
+def lab(authority, tmp_path, monkeypatch):
+    monkeypatch.setenv("CURL_CA_BUNDLE", authority.file)
+    monkeypatch.setenv("SSL_CERT_FILE", authority.file)
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Upstream(authority.server_context()) as server:
+        yield Lab(server, tmp_path)
+
+
+K3S = "/k3s-io/k3s/releases/download/v1.36.4%2Bk3s1/k3s"
+
+
+def test_the_whole_bundle(lab):
+    outcome = lab.run()
+    assert outcome.changed
+    folder = lab.tmp_path / "bundle"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["origin"], manifest["arch"], manifest["unpinned"]) == ("upstream", ARCH, [])
+    assert {part["origin"] for part in manifest["parts"].values()} == {"upstream"}
+    assert manifest["parts"]["k3s"]["version"] == "v1.36.4+k3s1"
+    assert (folder / "bin/k3s").stat().st_mode & 0o777 == 0o755
+    assert (folder / "bin/helm").read_bytes().startswith(b"helm.tar.gz for amd64")
+    assert (folder / "bin/helm").stat().st_mode & 0o777 == 0o755
+    assert (folder / "manifests/kwok.yaml").exists()
+    assert (folder / "charts/fake-gpu-operator-0.2.1.tgz").read_bytes() == lab.chart
+    images = {file["path"]: file for file in manifest["parts"]["images"]["files"]}
+    assert set(images["images/k3s-airgap-images.tar.zst"]["refs"]) == {
+        "docker.io/rancher/mirrored-pause:3.10.2",
+        "docker.io/rancher/mirrored-coredns-coredns:1.14.6",
+    }
+    busybox = images["images/busybox.tar"]
+    assert busybox["digest"] == lab.image("busybox")["upstream"][ARCH]
+    with tarfile.open(folder / "images/busybox.tar") as tar:
+        index = json.load(tar.extractfile("index.json"))
+        (described,) = index["manifests"]
+        assert described["digest"] == busybox["digest"]
+        assert described["annotations"]["io.containerd.image.name"] == lab.image("busybox")["ref"]
+        for name in tar.getnames():
+            if name.startswith("blobs/"):
+                assert digest(tar.extractfile(name).read()) == name.removeprefix("blobs/").replace("/", ":")
+
+    asked = len(lab.server.asked)
+    again = lab.run()
+    assert (again.changed, again.built, len(lab.server.asked)) == (False, [], asked)
+
+
+def test_the_other_architecture_is_another_bundle(lab):
+    lab.run(["upstream-k3s", "upstream-helm"], arch="arm64")
+    assert (f"{K3S}-arm64", "") in lab.server.asked
+    assert not any(path == K3S for path, _range in lab.server.asked)
+
+
+def test_check_mode_downloads_nothing(lab):
+    outcome = lab.run(check=True)
+    assert outcome.changed
+    assert lab.server.asked == []
+    assert not (lab.tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("only", ["upstream-k3s", "upstream-helm"])
+def test_a_wrong_checksum_is_named_and_nothing_is_kept(lab, only):
+    name = only.removeprefix("upstream-")
+    right = lab.pins[name]["upstream"][0]["sha256"]
+    lab.pins[name]["upstream"][0]["sha256"] = "0" * 64
+    said = lab.fails([only])
+    assert f"its sha256 is {right}, not {'0' * 64}" in said
+    assert "Next: " in said
+    assert list((lab.tmp_path / "cache/downloads").iterdir()) == []
+
+
+def test_a_download_that_breaks_off_goes_on_where_it_was(lab):
+    lab.server.trouble[K3S].extend([cutting(0.5), cutting(0.5)])
+    lab.run(["upstream-k3s"])
+    ranges = [asked for path, asked in lab.server.asked if path == K3S]
+    size = len(lab.server.files[K3S])
+    assert ranges == ["", f"bytes={size // 2}-", f"bytes={size // 2 + (size - size // 2) // 2}-"]
+
+
+def test_what_an_earlier_run_has_is_gone_on_with(lab):
+    lab.server.trouble[K3S].extend([cutting(0.5)] * 5)
+    assert "could not be downloaded" in lab.fails(["upstream-k3s"])
+    (partial,) = (lab.tmp_path / "cache/downloads").iterdir()
+    had = partial.stat().st_size
+    lab.server.asked.clear()
+    lab.run(["upstream-k3s"])
+    assert lab.server.asked == [(K3S, f"bytes={had}-")]
+
+
+def test_what_an_earlier_run_has_of_another_file_is_thrown_away(lab):
+    downloads = lab.tmp_path / "cache/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / lab.pins["k3s"]["upstream"][0]["sha256"]).write_bytes(b"something else")
+    lab.run(["upstream-k3s"])
+    assert [asked for _path, asked in lab.server.asked] == ["bytes=14-", ""]
+
+
+def test_all_of_it_from_an_earlier_run_is_not_asked_for_again(lab):
+    downloads = lab.tmp_path / "cache/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / lab.pins["k3s"]["upstream"][0]["sha256"]).write_bytes(lab.server.files[K3S])
+    lab.run(["upstream-k3s"])
+    assert lab.server.asked == []
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_trouble_that_passes(lab, status):
+    lab.server.trouble[K3S].extend([refusing(status, Retry_After="0")] * 2)
+    lab.run(["upstream-k3s"])
+    assert len(lab.server.asked) == 3
+
+
+def test_what_is_not_there(lab):
+    del lab.server.files[K3S]
+    said = lab.fails(["upstream-k3s"])
+    assert f"https://{lab.server.place}{K3S}" in said
+    assert "404" in said
+    assert "bundle_mirrors" in said
+
+
+def test_tls_that_is_not_trusted(lab, monkeypatch):
+    monkeypatch.delenv("CURL_CA_BUNDLE")
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert "certificate" in lab.fails(["upstream-k3s"]).replace("\n", " ")
+    assert "certificate" in lab.fails(["upstream-chart"])
+
+
+def test_a_name_that_does_not_exist(lab):
+    lab.server.files.clear()
+    with pytest.raises(BuildError, match="(?s)Could not resolve host.*bundle_mirrors"):
+        path = lab.tmp_path / "pins.yml"
+        path.write_text(yaml.safe_dump({pins.VARIABLE: lab.pins}))
+        builder.Builder(
+            builder.Settings(
+                checkout=ROOT,
+                cache=lab.tmp_path / "cache",
+                bundle=lab.tmp_path / "bundle",
+                origin="upstream",
+                pins_file=path,
+                mirrors={"github.com": "nowhere.invalid"},
+                only=frozenset(["upstream-k3s"]),
+                arch=ARCH,
+            ),
+            lambda _line: None,
+        ).run()
+
+
+def test_a_registry_that_moved_the_tag_changes_nothing(lab):
+    """What counts is the digest."""
+    lab.server.add_image("kwok/kwok", "v0.8.0", ARCH, b"another")
+    lab.run(["upstream-image-kwok"])
+
+
+def test_an_image_that_is_not_the_pinned_one(lab):
+    pinned = lab.image("kwok/kwok")["upstream"]
+    kind, _content = lab.server.manifests["kwok/kwok", pinned["digest"]]
+    lab.server.manifests["kwok/kwok", pinned["digest"]] = (kind, b'{"schemaVersion":2,"manifests":[]}')
+    assert "digest" in lab.fails(["upstream-image-kwok"])
+
+
+def test_an_image_whose_platform_is_not_the_pinned_one(lab):
+    right = lab.image("kwok/kwok")["upstream"][ARCH]
+    lab.image("kwok/kwok")["upstream"][ARCH] = f"sha256:{'0' * 64}"
+    said = lab.fails(["upstream-image-kwok"])
+    assert f"its digest is {right}, not sha256:{'0' * 64}" in said
+
+
+def test_a_chart_that_is_not_the_pinned_one(lab):
+    (file,) = lab.pins["fake-gpu-operator"]["upstream"]
+    file["sha256"] = "0" * 64
+    assert "is not what was pinned" in lab.fails(["upstream-chart"])
+
+
+def test_without_pins_nothing_is_downloaded_unless_it_is_allowed(lab):
+    (file,) = lab.pins["fake-gpu-operator"]["upstream"]
+    file |= {"sha256": None, "digest": None}
+    lab.image("device-plugin")["upstream"] |= {"digest": None, ARCH: None}
+    said = lab.fails([])
+    assert "the chart ghcr.io/run-ai/fake-gpu-operator/fake-gpu-operator:0.2.1" in said
+    assert lab.image("device-plugin")["ref"] in said
+    assert lab.server.asked == []
+    lab.run(allow_unpinned=True)
+    manifest = json.loads((lab.tmp_path / "bundle/manifest.json").read_text())
+    assert len(manifest["unpinned"]) == 2
+    assert manifest["parts"]["fake-gpu-operator"]["digest"].startswith("sha256:")
+
+
+def test_mirrors():
+    places = Mirrors({"github.com": "https://mirror.example/gh/", "ghcr.io": "registry.example/ghcr"})
+    assert places.url("https://github.com/a/b%2Bc?d=e") == "https://mirror.example/gh/a/b%2Bc?d=e"
+    assert places.url("https://get.helm.sh/x") == "https://get.helm.sh/x"
+    assert places.repository("ghcr.io/run-ai/x") == "registry.example/ghcr/run-ai/x"
+    assert places.repository("docker.io/library/ubuntu") == "docker.io/library/ubuntu"
+    assert places.host("ghcr.io") == "registry.example"
+    assert Mirrors({"docker.io": "registry.example:5000"}).host("registry-1.docker.io") == "registry.example:5000"
+
+
+def test_what_is_not_pinned_in_the_pins_of_the_collection_is_the_operator():
+    """No one publishes these figures; when they are known, this list is empty."""
+    unpinned = pins.Pins.load(ROOT / pins.FILE).unpinned(ARCH)
+    assert unpinned
+    assert all("fake-gpu-operator" in name for name in unpinned)

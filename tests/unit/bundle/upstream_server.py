@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""Upstream in one server over TLS: files with ranges, and a registry to read from. It misbehaves as told."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import http.server
+import json
+import threading
+import urllib.parse
+
+
+def digest(data):
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class Upstream:
+    """files: path -> bytes; manifests: (repository, tag or digest) -> (type, bytes); blobs: digest -> bytes.
+
+    trouble[path] holds what happens to the next requests for a path, one each: a function of the handler and of the
+    content that gives True when it has answered.
+    """
+
+    def __init__(self, context, address=("127.0.0.1", 0)):
+        self.address = address
+        self.files, self.manifests, self.blobs = {}, {}, {}
+        self.trouble = collections.defaultdict(collections.deque)
+        self.asked = []
+        self._context = context
+
+    def __enter__(self):
+        upstream = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_args):
+                pass
+
+            def say(self, status, body=b"", **headers):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                for name, value in headers.items():
+                    self.send_header(name.replace("_", "-"), value)
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(body)
+
+            def find(self, path):
+                if path in upstream.files:
+                    return "application/octet-stream", upstream.files[path]
+                repository, _, last = path.removeprefix("/v2/").rpartition("/")
+                kind = repository.rpartition("/")[2]
+                repository = repository.rpartition("/")[0]
+                if kind == "manifests":
+                    return upstream.manifests.get((repository, last))
+                if kind == "blobs" and last in upstream.blobs:
+                    return "application/octet-stream", upstream.blobs[last]
+                return None
+
+            def do_HEAD(self):
+                self.do_GET()
+
+            def do_GET(self):
+                path = urllib.parse.urlsplit(self.path).path
+                upstream.asked.append((path, self.headers.get("Range", "")))
+                if path == "/v2/":
+                    self.say(200)
+                    return
+                found = self.find(path)
+                waiting = upstream.trouble[path]
+                if waiting and waiting.popleft()(self, found and found[1]):
+                    return
+                if found is None:
+                    self.say(404, b"not here")
+                    return
+                kind, content = found
+                start = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+                if start >= len(content) > 0 and start:
+                    self.say(416, Content_Range=f"bytes */{len(content)}")
+                elif start:
+                    self.say(206, content[start:], Content_Range=f"bytes {start}-{len(content) - 1}/{len(content)}")
+                else:
+                    more = {"Docker-Content-Digest": digest(content)} if "/manifests/" in path else {}
+                    self.say(200, content, Content_Type=kind, **more)
+
+        self.server = http.server.ThreadingHTTPServer(self.address, Handler)
+        self.server.daemon_threads = True
+        self.server.socket = self._context.wrap_socket(self.server.socket, server_side=True)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_args):
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def place(self):
+        return f"127.0.0.1:{self.server.server_address[1]}"
+
+    def add_image(self, repository, tag, arch, content, kind="application/vnd.oci.image.layer.v1.tar+gzip", index=True):
+        """An image of one layer: the digest of its index, that of its platform."""
+        config = json.dumps(
+            {"architecture": arch, "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}
+        ).encode()
+        self.blobs |= {digest(config): config, digest(content): content}
+        manifest = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": {
+                    "mediaType": "application/vnd.oci.image.config.v1+json",
+                    "digest": digest(config),
+                    "size": len(config),
+                },
+                "layers": [{"mediaType": kind, "digest": digest(content), "size": len(content)}],
+            }
+        ).encode()
+        self._add(repository, digest(manifest), "application/vnd.oci.image.manifest.v1+json", manifest)
+        if not index:
+            self._add(repository, tag, "application/vnd.oci.image.manifest.v1+json", manifest)
+            return digest(manifest), digest(manifest)
+        listing = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.index.v1+json",
+                "manifests": [
+                    {
+                        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                        "digest": digest(manifest),
+                        "size": len(manifest),
+                        "platform": {"architecture": arch, "os": "linux"},
+                    }
+                ],
+            }
+        ).encode()
+        for name in (tag, digest(listing)):
+            self._add(repository, name, "application/vnd.oci.image.index.v1+json", listing)
+        return digest(listing), digest(manifest)
+
+    def _add(self, repository, name, kind, content):
+        self.manifests[repository, name] = (kind, content)
+
+
+# Ways to misbehave
+
+
+def refusing(status, **headers):
+    def trouble(handler, _content):
+        handler.say(status, b"no", **headers)
+        return True
+
+    return trouble
+
+
+def cutting(share):
+    """Breaks off after this share of the content."""
+
+    def trouble(handler, content):
+        start = int((handler.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+        rest = content[start:]
+        handler.send_response(206 if start else 200)
+        handler.send_header("Content-Length", str(len(rest)))
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        handler.end_headers()
+        handler.wfile.write(rest[: int(len(rest) * share)])
+        handler.wfile.flush()
+        handler.close_connection = True
+        handler.connection.shutdown(2)
+        return True
+
+    return trouble

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""Upstream without the internet: a network namespace in which upstream's names answer, with what the stand-ins have.
+
+    internet.py FOLDER BUNDLE [-- COMMAND...]
+
+Fills FOLDER from a bundle of stand-ins (files, a registry's storage, certificates, pins.yml with the checksums of all
+that), and runs COMMAND inside the namespace, where github.com and the others are on the loopback and nothing else is.
+Without a command it serves until it is interrupted. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / ".venv" / "collections"))
+
+from cryptography import x509
+
+from ansible_collections.gsb.fake_gpu_lab.standins.build import pins as pinned
+from ansible_collections.gsb.fake_gpu_lab.tests.unit.bundle.upstream_server import Upstream
+from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import apiserver
+
+NAMESPACE = "gsb-upstream"
+FILES, REGISTRY = "127.0.0.1", "127.0.0.2"
+FILE_HOSTS = ("github.com", "get.helm.sh")
+REGISTRY_HOSTS = ("ghcr.io", "registry.k8s.io", "docker.io", "registry-1.docker.io")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsb-fake-gpu-lab"
+MODULE = "standins/tools/registry"
+
+
+def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], check=True, text=True, **options)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def registry_program() -> Path:
+    """CNCF distribution, built once for its go.sum."""
+    source = ROOT / MODULE
+    key = hashlib.sha256((source / "go.mod").read_bytes() + (source / "go.sum").read_bytes()).hexdigest()[:16]
+    program = CACHE / "test" / f"registry-{key}"
+    if not program.exists():
+        print("internet: building the registry (a minute or two the first time)", flush=True)
+        program.parent.mkdir(parents=True, exist_ok=True)
+        beside = program.with_suffix(f".{os.getpid()}")
+        package = "github.com/distribution/distribution/v3/cmd/registry"
+        environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+        run("go", "build", "-C", source, "-trimpath", "-o", beside, package, env=environment)
+        beside.replace(program)
+    return program
+
+
+class Internet:
+    """One folder: files/, registry/, certificates, pins.yml."""
+
+    def __init__(self, folder: Path, bundle: Path) -> None:
+        self.folder, self.bundle = folder, bundle
+        self.manifest = json.loads((bundle / "manifest.json").read_text())
+        self.arch = self.manifest["arch"]
+        self.pins = copy.deepcopy(yaml.safe_load((ROOT / pinned.FILE).read_text())[pinned.VARIABLE])
+
+    @property
+    def pins_file(self) -> Path:
+        return self.folder / "pins.yml"
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "lab-ca.crt"
+
+    def fill(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self._certificates()
+        self._files()
+        self._registry()
+        self.pins_file.write_text(yaml.safe_dump({pinned.VARIABLE: self.pins}, sort_keys=False))
+
+    def _certificates(self) -> None:
+        authority = apiserver.Authority(self.folder)
+        names = [x509.DNSName(name) for name in (*FILE_HOSTS, *REGISTRY_HOSTS)]
+        certificate, key = authority.issue("server", x509.SubjectAlternativeName(names))
+        Path(certificate).rename(self.folder / "server.crt")
+        Path(key).rename(self.folder / "server.key")
+        assert Path(authority.file) == self.authority
+
+    # Files
+
+    def _files(self) -> None:
+        contents = {
+            "k3s": self.bundle / "bin/k3s",
+            "helm.tar.gz": self._helm(),
+            "k3s-airgap-images.tar.zst": self._airgap(),
+            "kwok.yaml": self.bundle / "manifests/kwok.yaml",
+            "stage-fast.yaml": self.bundle / "manifests/stage-fast.yaml",
+        }
+        # The roles compare what they installed with the version that the manifest says.
+        self.pins["k3s"]["version"] = self.manifest["parts"]["k3s"]["version"]
+        for name in ("k3s", "helm", "kwok"):
+            for file in self.pins[name]["upstream"]:
+                if file["arch"] not in (self.arch, "any"):
+                    continue
+                _scheme, _empty, host, *path = file["url"].split("/")
+                target = self.folder / "files" / host / "/".join(path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(contents[file["name"]], target)
+                file["sha256"] = sha256(target)
+
+    def _helm(self) -> Path:
+        archive = self.folder / "helm.tar.gz"
+        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+            tar.add(self.bundle / "bin/helm", f"linux-{self.arch}/helm")
+        return archive
+
+    def _airgap(self) -> Path:
+        """The images that k3s' archive carries, as one OCI layout."""
+        layout = self.folder / "airgap"
+        index: dict[str, object] = {"schemaVersion": 2, "manifests": []}
+        for image in self._images():
+            if "carried_by" in image["upstream"]:
+                with tarfile.open(self.bundle / self._archive(image)) as tar:
+                    index["manifests"] += json.load(tar.extractfile("index.json"))["manifests"]
+                    tar.extractall(layout, filter="data")
+        (layout / "index.json").write_text(json.dumps(index))
+        run("tar", "-C", layout, "-cf", self.folder / "airgap.tar", ".")
+        run("zstd", "-q", "-3", "-f", self.folder / "airgap.tar", "-o", self.folder / "airgap.tar.zst")
+        return self.folder / "airgap.tar.zst"
+
+    def _images(self) -> list[dict[str, object]]:
+        for image in self.pins["images"]:
+            # The stand-in may be of another release than the one that is pinned.
+            image["ref"] = image["standin"].get("ref", image["ref"])
+        return self.pins["images"]
+
+    @staticmethod
+    def _archive(image: dict[str, object]) -> str:
+        return f"images/{image['standin']['name']}.tar"
+
+    # The registry
+
+    def _registry(self) -> None:
+        config = {
+            "version": 0.1,
+            "log": {"level": "error", "accesslog": {"disabled": True}},
+            "storage": {"filesystem": {"rootdirectory": str(self.folder / "registry")}},
+            "http": {
+                "addr": f"{REGISTRY}:443",
+                "tls": {"certificate": str(self.folder / "server.crt"), "key": str(self.folder / "server.key")},
+            },
+        }
+        (self.folder / "registry.yml").write_text(yaml.safe_dump(config))
+        with self:
+            for image in self._images():
+                if "carried_by" in image["upstream"]:
+                    continue
+                self.within(
+                    *("skopeo", "copy", "--quiet", f"oci-archive:{self.bundle / self._archive(image)}"),
+                    f"docker://{image['ref']}",
+                )
+                digest = self._digest(image["ref"])
+                image["upstream"] |= {"digest": digest, self.arch: digest}
+            (file,) = self.pins["fake-gpu-operator"]["upstream"]
+            (chart,) = (self.bundle / "charts").glob("*.tgz")
+            repository = file["url"].removeprefix("oci://")
+            self.within(self.bundle / "bin/helm", "push", chart, f"oci://{repository.rpartition('/')[0]}")
+            file |= {
+                "sha256": sha256(chart),
+                "digest": self._digest(f"{repository}:{self.pins['fake-gpu-operator']['version']}"),
+            }
+
+    def _digest(self, reference: str) -> str:
+        raw = self.within("skopeo", "inspect", "--raw", f"docker://{reference}", capture_output=True).stdout
+        return f"sha256:{hashlib.sha256(raw.encode()).hexdigest()}"
+
+    # The namespace
+
+    def environment(self) -> dict[str, str]:
+        """What somebody behind these names has: their authority, and PyPI's files from the bundle."""
+        proxies = {
+            name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+        }
+        return {
+            **{name: value for name, value in os.environ.items() if name not in proxies},
+            "SSL_CERT_FILE": str(self.authority),
+            "CURL_CA_BUNDLE": str(self.authority),
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.bundle / "wheels"),
+        }
+
+    def within(self, *command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+        return run("ip", "netns", "exec", NAMESPACE, *command, env=self.environment(), **options)
+
+    def __enter__(self) -> Internet:
+        self._close()
+        hosts = Path("/etc/netns") / NAMESPACE
+        hosts.mkdir(parents=True, exist_ok=True)
+        lines = [f"{FILES} localhost {' '.join(FILE_HOSTS)}", f"{REGISTRY} {' '.join(REGISTRY_HOSTS)}"]
+        (hosts / "hosts").write_text("\n".join(lines) + "\n")
+        (hosts / "resolv.conf").write_text("nameserver 127.0.0.9\noptions timeout:1 attempts:1\n")
+        run("ip", "netns", "add", NAMESPACE)
+        run("ip", "-n", NAMESPACE, "link", "set", "lo", "up")
+        enter = ["ip", "netns", "exec", NAMESPACE]
+        log = (self.folder / "servers.log").open("ab")
+        self.servers = [
+            subprocess.Popen([*enter, *map(str, command)], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            for command in (
+                (registry_program(), "serve", self.folder / "registry.yml"),
+                (sys.executable, __file__, "--files", self.folder),
+            )
+        ]
+        log.close()
+        self._wait_for_servers()
+        return self
+
+    def _wait_for_servers(self) -> None:
+        deadline = time.monotonic() + 30
+        probes = [f"https://{FILE_HOSTS[0]}/", f"https://{REGISTRY_HOSTS[0]}/v2/"]
+        while probes:
+            done = subprocess.run(
+                ["ip", "netns", "exec", NAMESPACE, "curl", "-s", "-o", os.devnull, probes[0]],
+                env=self.environment(),
+                check=False,
+            )
+            if done.returncode == 0:
+                probes.pop(0)
+            elif time.monotonic() > deadline:
+                self.__exit__()
+                raise TimeoutError((self.folder / "servers.log").read_text()[-2000:])
+            else:
+                time.sleep(0.1)
+
+    def __exit__(self, *_error: object) -> None:
+        for server in self.servers:
+            server.terminate()
+            server.wait()
+        self._close()
+
+    @staticmethod
+    def _close() -> None:
+        """What this run, or one that was killed, left."""
+        if (Path("/run/netns") / NAMESPACE).exists():
+            done = subprocess.run(["ip", "netns", "pids", NAMESPACE], capture_output=True, text=True, check=False)
+            for number in done.stdout.split():
+                os.kill(int(number), signal.SIGKILL)
+            run("ip", "netns", "delete", NAMESPACE)
+        shutil.rmtree(Path("/etc/netns") / NAMESPACE, ignore_errors=True)
+
+
+def serve_files(folder: Path) -> None:
+    """All file hosts at once: their paths differ."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    with Upstream(context, (FILES, 443)) as server:
+        for path in (folder / "files").rglob("*"):
+            if path.is_file():
+                server.files["/" + "/".join(path.relative_to(folder / "files").parts[1:])] = path.read_bytes()
+        signal.pause()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("command", nargs="*", help="run in the namespace")
+    options = parser.parse_args()
+    internet = Internet(options.folder.absolute(), options.bundle.absolute())
+    internet.fill()
+    with internet:
+        if options.command:
+            return subprocess.run(
+                ["ip", "netns", "exec", NAMESPACE, *options.command], env=internet.environment(), check=False
+            ).returncode
+        print(f"internet: serving in the network namespace {NAMESPACE}; pins in {internet.pins_file}", flush=True)
+        signal.pause()
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--files"]:
+        serve_files(Path(sys.argv[2]))
+    else:
+        sys.exit(main())
