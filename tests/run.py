@@ -132,6 +132,7 @@ def bundle() -> None:
 
 def upstream() -> None:
     run("pytest", "-q", "tests/upstream", PYTHONPATH=str(VENV / "collections"))
+    molecule("upstream")()
 
 
 def machine() -> None:
@@ -164,6 +165,7 @@ STAGES = (
         ("bundle",),
         beside=True,
     ),
+    Stage("upstream", "the download by upstream's names, and the lab from it", upstream, ("bundle",), beside=True),
     Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
     Stage("unit", "unit tests", unit),
     Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection),
