@@ -50,7 +50,9 @@ def run(*argv):
 def release(content):
     """os-release(5) as a dict."""
     return {
-        key: value.strip("\"'") for key, _equals, value in (line.partition("=") for line in content.splitlines()) if value
+        key: value.strip("\"'")
+        for key, _equals, value in (line.partition("=") for line in content.splitlines())
+        if value
     }
 
 
