@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 DEFAULTS = {
+    "cgroup_v1": False,
     "install_packages": True,
     "cpus": 2,
     "memory_mib": 3500,
@@ -121,10 +122,6 @@ def see():
         "release": release(text("/etc/os-release") or text("/usr/lib/os-release")),
         "cgroup": 2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
         "controllers": text("/sys/fs/cgroup/cgroup.controllers").split(),
-        # Somebody has told the kubelet that cgroup v1 is all there is.
-        "cgroup_v1_allowed": any(
-            "failCgroupV1: false" in text(path) for path in glob.glob("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/*")
-        ),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_mib": int(memory[1]) // 1024 if memory else 0,
         "disk": {"place": place, "free_gib": shutil.disk_usage(place).free / 2**30},
@@ -172,7 +169,7 @@ def judge(seen, want):
             "python3 cannot make virtual environments (there is no ensurepip). Next: apt-get install python3-venv"
         )
         packages = []
-    if seen["cgroup"] == 1 and not seen["cgroup_v1_allowed"]:
+    if seen["cgroup"] == 1 and not want["cgroup_v1"]:
         problems.append(
             "The host has cgroup v1, which Kubernetes 1.35 and later refuse. "
             "Next: add systemd.unified_cgroup_hierarchy=1 to the kernel's command line and reboot."

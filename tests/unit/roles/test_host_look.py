@@ -33,7 +33,6 @@ GOOD = {
     "release": {"ID": "debian", "VERSION_ID": "12"},
     "cgroup": 2,
     "controllers": ["cpuset", "cpu", "io", "memory", "pids"],
-    "cgroup_v1_allowed": False,
     "cpus": 2,
     "memory_mib": 3900,
     "disk": {"place": "/var/lib", "free_gib": 20.0},
@@ -94,6 +93,11 @@ def test_what_stands_in_the_way(changes, words, hint):
     assert warnings == []
 
 
+def test_cgroup_v1_will_do_where_the_kubelet_is_told():
+    told = look.judge({**GOOD, "cgroup": 1, "controllers": []}, {**WANT, "cgroup_v1": True})
+    assert told["problems"] == []
+
+
 def test_everything_is_told_at_once():
     together = {}
     for changes, _words, _hint in PROBLEMS:
@@ -127,8 +131,6 @@ def test_what_is_only_unusual(changes, words):
 @pytest.mark.parametrize(
     "changes",
     [
-        # The embedded machine: its kubelet was told.
-        {"cgroup": 1, "controllers": [], "cgroup_v1_allowed": True},
         # k3s itself has the ports and the disk.
         {"k3s": True, "taken": {6443: "k3s", 10250: "k3s"}, "disk": {"place": "/var", "free_gib": 1.0}},
         # systemd-resolved: the kubelet is given the file behind it.
