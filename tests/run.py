@@ -157,6 +157,8 @@ class Stage:
 
 STAGES = (
     Stage("bundle", "all that the lab is installed from", bundle),
+    Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection, beside=True),
+    Stage("sanity", "ansible-test sanity", sanity, ("collection",), beside=True),
     Stage("contract", "molecule: what the stand-ins promise", molecule("contract"), ("bundle",), beside=True),
     Stage(
         "ledger",
@@ -168,8 +170,6 @@ STAGES = (
     Stage("upstream", "the download by upstream's names, and the lab from it", upstream, ("bundle",), beside=True),
     Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
     Stage("unit", "unit tests", unit),
-    Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection),
-    Stage("sanity", "ansible-test sanity", sanity, ("collection",)),
     Stage("go", "gofmt, go vet, go test of the stand-ins", go),
     Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
     Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
@@ -198,7 +198,8 @@ class Beside:
         self._pool = ThreadPoolExecutor(max_workers=1)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
-        self._begun: list[tuple[Stage, Future[tuple[int, float]]]] = []
+        self._begun: list[tuple[Stage, Future[tuple[str, float]]]] = []
+        self._verdicts: dict[str, str] = {}
 
     def add(self, stage: Stage) -> None:
         self._begun.append((stage, self._pool.submit(self._run, stage)))
@@ -206,27 +207,33 @@ class Beside:
     def log(self, stage: Stage) -> Path:
         return WORK / f"{stage.name}.log"
 
-    def _run(self, stage: Stage) -> tuple[int, float]:
-        """Status and seconds."""
+    def _run(self, stage: Stage) -> tuple[str, float]:
+        """Verdict and seconds."""
         begun = time.monotonic()
         self.log(stage).parent.mkdir(parents=True, exist_ok=True)
+        broken = [name for name in stage.needs if self._verdicts.get(name, "ok") != "ok"]
+        if broken:
+            self.log(stage).write_text("")
+            return f"not run, needs {', '.join(broken)}", 0.0
         with self.log(stage).open("wb") as log:
             self._process = subprocess.Popen(
                 command(stage), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
         if self._stopped:
             self._process.terminate()
-        return self._process.wait(), time.monotonic() - begun
+        status = self._process.wait()
+        self._verdicts[stage.name] = f"exit status {status}; what it printed is above" if status else "ok"
+        return self._verdicts[stage.name], time.monotonic() - begun
 
     def results(self) -> dict[str, tuple[str, float]]:
         """Waits for each, prints what it printed, and gives its verdict and seconds."""
         found = {}
         for stage, future in self._begun:
-            status, seconds = future.result()
+            verdict, seconds = future.result()
             printed, _, rest = self.log(stage).read_text(errors="replace").rpartition("\nstage ")
             # What follows is a summary of its own, of one stage.
             print(f"\n{(printed or rest).strip()}", flush=True)
-            found[stage.name] = (f"exit status {status}; what it printed is above" if status else "ok", seconds)
+            found[stage.name] = (verdict, seconds)
         return found
 
     def stop(self) -> None:

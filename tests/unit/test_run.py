@@ -83,6 +83,15 @@ def test_stages_beside_the_others_come_one_after_the_other(run, monkeypatch, tmp
     assert (tmp_path / "order").read_text() == "+a-a+b-b"
 
 
+def test_a_stage_beside_the_others_is_not_run_on_one_that_failed(run, monkeypatch):
+    stages = [beside(run, monkeypatch, "raise SystemExit(1)", name) for name in ("a", "b", "c")]
+    stages[1] = run.Stage("b", "-", good, ("a",), beside=True)
+    results = run.run_stages([*stages, run.Stage("next", "-", good)])
+    assert results["a"][0].startswith("exit status 1")
+    assert results["b"][0] == "not run, needs a"
+    assert results["c"][0].startswith("exit status 1")
+
+
 def test_stages_that_need_not_be_beside_anything_print_at_once(run, monkeypatch, capfd):
     never = beside(run, monkeypatch, "raise SystemExit(1)")
     assert verdicts(run.run_stages([never])) == {"beside": "ok"}
