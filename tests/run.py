@@ -159,6 +159,7 @@ STAGES = (
     Stage("bundle", "all that the lab is installed from", bundle),
     Stage("collection", "the tarball: built, installed, its playbooks and documentation read", collection, beside=True),
     Stage("sanity", "ansible-test sanity", sanity, ("collection",), beside=True),
+    Stage("go", "gofmt, go vet, go test of the stand-ins", go, beside=True),
     Stage("contract", "molecule: what the stand-ins promise", molecule("contract"), ("bundle",), beside=True),
     Stage(
         "ledger",
@@ -170,7 +171,6 @@ STAGES = (
     Stage("upstream", "the download by upstream's names, and the lab from it", upstream, ("bundle",), beside=True),
     Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
     Stage("unit", "unit tests", unit),
-    Stage("go", "gofmt, go vet, go test of the stand-ins", go),
     Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
     Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),
     Stage("steps", "molecule: each step alone by its tag", molecule("steps"), ("bundle",)),
