@@ -5,40 +5,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _bundle
 from ansible_collections.gsb.fake_gpu_lab.standins.build import pins, resolve
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
 from ansible_collections.gsb.fake_gpu_lab.standins.build.mirrors import Mirrors
 from ansible_collections.gsb.fake_gpu_lab.standins.build.store import write_atomically
 
-COLLECTION = Path(__file__).resolve().parents[2]
 
+class ActionModule(_bundle.Action):
+    ARGUMENTS = {key: _bundle.UPSTREAM_OPTIONS[option] for key, option in (("path", "pins"), ("mirrors", "mirrors"))}
+    FAILURES = (BuildError, OSError, ValueError)
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        _spec, arguments = self.validate_argument_spec(
-            argument_spec={"path": {"type": "path"}, "mirrors": {"type": "dict", "default": {}}}
-        )
-        path = COLLECTION / (arguments["path"] or pins.FILE)
-        try:
-            before = path.read_text(encoding="utf-8")
-            found = resolve.missing(pins.Pins.load(path), resolve.by_skopeo, Mirrors(arguments["mirrors"]))
-            after = resolve.filled_in(before, found)
-            if after != before and not self._task.check_mode:
-                write_atomically(path, after)
-        except (BuildError, OSError, ValueError) as problem:
-            return {**result, "failed": True, "msg": str(problem)}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        path = _bundle.COLLECTION / (arguments["path"] or pins.FILE)
+        before = path.read_text(encoding="utf-8")
+        found = resolve.missing(pins.Pins.load(path), resolve.by_skopeo, Mirrors(arguments["mirrors"]))
+        after = resolve.filled_in(before, found)
+        if after != before and not self._task.check_mode:
+            write_atomically(path, after)
         return {
-            **result,
             "changed": after != before,
             "path": str(path),
             "pinned": sorted(name.partition(": ")[2] for name in found),

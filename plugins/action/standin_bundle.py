@@ -7,17 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _bundle
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _supports_check_mode = True
+class ActionModule(_bundle.Action):
+    ARGUMENTS = _bundle.OPTIONS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        _spec, arguments = self.validate_argument_spec(argument_spec=_bundle.OPTIONS)
-        return {**result, **_bundle.make(arguments, self._task.check_mode)}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return _bundle.make(arguments, self._task.check_mode)

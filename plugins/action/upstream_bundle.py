@@ -8,36 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _bundle
 from ansible_collections.gsb.fake_gpu_lab.standins.build import pins
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _supports_check_mode = True
+class ActionModule(_bundle.Action):
+    ARGUMENTS = {**_bundle.OPTIONS, **_bundle.UPSTREAM_OPTIONS}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        _spec, arguments = self.validate_argument_spec(
-            argument_spec={
-                **_bundle.OPTIONS,
-                "arch": {"type": "str", "choices": list(pins.ARCHITECTURES)},
-                "pins": {"type": "path"},
-                "mirrors": {"type": "dict", "default": {}},
-                "allow_unpinned": {"type": "bool", "default": False},
-            }
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return _bundle.make(
+            arguments,
+            self._task.check_mode,
+            origin="upstream",
+            pins_file=Path(arguments["pins"] or pins.FILE),
+            mirrors=arguments["mirrors"],
+            allow_unpinned=arguments["allow_unpinned"],
         )
-        return {
-            **result,
-            **_bundle.make(
-                arguments,
-                self._task.check_mode,
-                origin="upstream",
-                pins_file=Path(arguments["pins"] or pins.FILE),
-                mirrors={str(name): str(place) for name, place in arguments["mirrors"].items()},
-                allow_unpinned=arguments["allow_unpinned"],
-            ),
-        }

@@ -12,7 +12,7 @@ class Mirrors:
     """Host -> base URL for files, host -> registry (with a path) for images."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = {name: place.removesuffix("/") for name, place in places.items()}
+        self._places = {str(name): str(place).removesuffix("/") for name, place in places.items()}
 
     def host(self, name: str) -> str:
         """Who answers for an upstream name, with the port where it is not the usual one."""
