@@ -51,7 +51,8 @@ def pack(folder: Path, archive: Path) -> bool:
         return False
     beside = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
-        with tarfile.open(beside, "w", format=tarfile.USTAR_FORMAT) as tar:
+        # The names of wheels are longer than the older formats take.
+        with tarfile.open(beside, "w", format=tarfile.PAX_FORMAT) as tar:
             # First, so that it can be read without the rest.
             _add(tar, bundle.MANIFEST, io.BytesIO(manifest), len(manifest), 0o644)
             for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != bundle.MANIFEST):
