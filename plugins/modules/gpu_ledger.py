@@ -470,11 +470,17 @@ def current(dest: str) -> bytes | None:
         raise Unwritable(f"{dest} cannot be read: {error.strerror}") from error
 
 
-def put(module: AnsibleModule, dest: str, text: str) -> None:
-    handle, path = tempfile.mkstemp(dir=module.tmpdir, prefix="ledger-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    module.atomic_move(path, os.path.realpath(dest))
+def stage(module: AnsibleModule, dest: str, text: str) -> str:
+    """The new content, whole, in a file of its own that takes the place of dest later."""
+    try:
+        handle, path = tempfile.mkstemp(dir=module.tmpdir, prefix="ledger-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise Unwritable(
+            f"{dest} was not written and is as it was: no room for its new content in {module.tmpdir}: {error.strerror}"
+        ) from error
+    return path
 
 
 class Look(t.NamedTuple):
@@ -555,15 +561,15 @@ def details(seen: Look, level: str) -> dict[str, t.Any]:
 
 
 def write(
-    module: AnsibleModule, dest: str, before: bytes | None, after: str
+    module: AnsibleModule, dest: str, staged: str | None, before: bytes | None, after: str
 ) -> tuple[bool, str | None, dict[str, str]]:
     """Bring a file to its content and attributes: whether that changed it, its backup, the difference."""
     changed = before != after.encode()
     backup = None
-    if changed and not module.check_mode:
+    if staged:
         if module.params["backup"] and before is not None:
             backup = module.backup_local(dest)
-        put(module, dest, after)
+        module.atomic_move(staged, os.path.realpath(dest))
     if os.path.exists(dest):
         attributes = module.load_file_common_arguments(module.params, path=dest)
         changed = module.set_fs_attributes_if_different(attributes, changed)
@@ -664,9 +670,16 @@ def main() -> None:
     if module.params["details"] != "none":
         result["details"] = details(seen, module.params["details"])
         texts["details_dest"] = json.dumps(result["details"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    staged: dict[str, str] = {}
+    for option, path in files.items():
+        if befores[option] != texts[option].encode() and not module.check_mode:
+            try:
+                staged[option] = stage(module, path, texts[option])
+            except Unwritable as error:
+                module.fail_json(msg=f"{option}: {error}")
     diffs = []
     for option, path in files.items():
-        changed, backup, diff = write(module, path, befores[option], texts[option])
+        changed, backup, diff = write(module, path, staged.get(option), befores[option], texts[option])
         result["changed"] = result["changed"] or changed
         if backup:
             result[option.replace("dest", "backup_file")] = backup

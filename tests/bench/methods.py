@@ -30,10 +30,12 @@ def interpreter(_url: str) -> None:
     """Nothing: what it costs to start."""
 
 
-def pages(url: str, accept: str, token: t.Callable[[bytes], str | None]) -> t.Iterator[tuple[str, bytes]]:
+def pages(
+    url: str, accept: str, token: t.Callable[[bytes], str | None], pool: t.Any = None
+) -> t.Iterator[tuple[str, bytes]]:
     import urllib3
 
-    pool = urllib3.PoolManager()
+    pool = pool or urllib3.PoolManager()
     for path in LISTS:
         more: str | None = ""
         while more is not None:
@@ -62,6 +64,14 @@ def read_json(url: str) -> None:
 def read_protobuf(url: str) -> None:
     """The floor: the bytes as protobuf, unread."""
     for _path, _body in pages(url, PROTOBUF, next_protobuf):
+        pass
+
+
+def read_as_module(url: str) -> None:
+    """The floor of any module: Ansible and the Kubernetes client imported, the bytes read by it as protobuf, unread."""
+    from ansible_collections.gsb.fake_gpu_lab.plugins.modules import gpu_ledger  # noqa: F401
+
+    for _path, _body in pages(url, PROTOBUF, next_protobuf, _client(url).rest_client.pool_manager):
         pass
 
 

@@ -164,6 +164,7 @@ class Ways:
 WAYS = {
     "bare interpreter": lambda ways: ways.python("interpreter"),
     "read the bytes, protobuf": lambda ways: ways.python("read_protobuf"),
+    "read the bytes, as a module": lambda ways: ways.python("read_as_module"),
     "read the bytes, JSON": lambda ways: ways.python("read_json"),
     "gpu_ledger": lambda ways: ways.gpu_ledger(),
     "gpu_ledger, details: summary": lambda ways: ways.gpu_ledger(details="summary"),

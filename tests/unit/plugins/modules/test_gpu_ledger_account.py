@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import stat
 
 import pytest
@@ -229,6 +230,27 @@ def test_a_place_where_no_details_can_be_is_named_and_nothing_is_written(ledger,
     answer = ledger(details="full", dest=str(report), details_dest=str(tmp_path))
     assert answer["msg"].startswith("details_dest: ")
     assert not report.exists()
+
+
+@pytest.fixture
+def little_room():
+    """No file may become larger than the report is: the details do not fit."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_no_room_for_one_file_leaves_both_as_they_were(ledger, account, tmp_path, little_room):
+    report = tmp_path / "report.json"
+    files = (report, account)
+    for file in files:
+        file.write_text("old\n")
+    answer = ledger(details="full", dest=str(report), details_dest=str(account), backup=True)
+    assert answer["failed"]
+    assert answer["msg"].startswith(f"details_dest: {account} was not written and is as it was: no room")
+    assert [file.read_text() for file in files] == ["old\n", "old\n"]
+    assert sorted(file.name for file in tmp_path.glob("*.json*")) == sorted(file.name for file in files)
 
 
 # What is promised
