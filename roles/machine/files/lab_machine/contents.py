@@ -70,6 +70,10 @@ Host {name} {address}
     StrictHostKeyChecking yes
     BatchMode yes
     LogLevel ERROR
+    # For those who ask for ControlMaster: one connection for many commands, given up when the machine is gone.
+    ControlPath {ssh}/mux-%h
+    ServerAliveInterval 5
+    ServerAliveCountMax 3
 """
 
 BEFORE_K3S = """\
