@@ -10,6 +10,7 @@ its largest memory are those of the process and its children. A wrong answer is 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -158,7 +159,10 @@ class Ways:
         if not tool:
             raise NotHere("kubectl-view-allocations is not installed: cargo install kubectl-view-allocations")
         cost = measure([tool, "-r", cluster.GPU, "-g", "resource", "-o", "csv"], self.environment)
-        return Cost(cost.wall, cost.cpu, cost.memory, str(cost.answer))
+        header, row = csv.reader(str(cost.answer).strip().splitlines())
+        said = dict(zip(header, row, strict=True))
+        columns = {"allocatable_total": "Allocatable", "requested": "Requested", "free": "Free"}
+        return Cost(cost.wall, cost.cpu, cost.memory, {key: int(float(said[one])) for key, one in columns.items()})
 
 
 WAYS = {
