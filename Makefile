@@ -10,9 +10,16 @@ export PATH := $(VENV)/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 # Say something at once, also through a pipe.
 export PYTHONUNBUFFERED := 1
-# More arguments for ansible-playbook: make lab ARGS='-e bundle_source=standin -v'
+# More arguments for ansible-playbook: make lab ARGS='--check -v'
 ARGS ?=
 INVENTORY ?= inventory/machine.yml
+# Where the artifacts come from; what is not said stays with the bundle role, which asks.
+BUNDLE_SOURCE ?=
+BUNDLE_SOURCES := auto upstream standin
+ifneq ($(filter-out $(BUNDLE_SOURCES),$(BUNDLE_SOURCE))$(filter-out 0 1,$(words $(BUNDLE_SOURCE))),)
+$(error BUNDLE_SOURCE is one of $(BUNDLE_SOURCES), not "$(BUNDLE_SOURCE)"; nothing was done)
+endif
+BUNDLE := $(addprefix -e bundle_source=,$(BUNDLE_SOURCE))
 
 .PHONY: help
 help: ## This list
@@ -21,11 +28,12 @@ help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  One step:      .venv/bin/ansible-playbook lab.yml --tags step6'
-	@echo '  More options:  make lab ARGS="-e bundle_source=standin"'
+	@echo '  Its origin:    make lab BUNDLE_SOURCE=standin   # or upstream, or auto'
+	@echo '  More options:  make lab ARGS="--check -v"'
 
 .PHONY: lab
 lab: venv ## From this machine to eight done steps and report.json
-	$(ANSIBLE) -i $(INVENTORY) lab.yml $(ARGS)
+	$(ANSIBLE) -i $(INVENTORY) lab.yml $(BUNDLE) $(ARGS)
 
 .PHONY: verify
 verify: venv ## Judge the eight steps; changes nothing
@@ -37,7 +45,7 @@ down: venv ## Remove the lab's machine and all that it left
 
 .PHONY: bundle
 bundle: venv ## Make the folder of artifacts that the lab is installed from
-	$(ANSIBLE) -i $(INVENTORY) lab.yml --tags bundle $(ARGS)
+	$(ANSIBLE) -i $(INVENTORY) lab.yml --tags bundle $(BUNDLE) $(ARGS)
 
 .PHONY: test
 test: venv ## Everything: linters, units, the lab on a real Kubernetes by molecule

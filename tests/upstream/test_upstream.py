@@ -36,23 +36,24 @@ def internet(tmp_path_factory):
 
 @pytest.fixture
 def start(internet, tmp_path):
-    """Starts lab.yml --tags bundle in the namespace, with a cache of its own; its process."""
+    """Starts `make bundle BUNDLE_SOURCE=source` in the namespace, with a cache of its own; its process."""
 
-    def run(*arguments, **variables):
+    def run(source="", **variables):
         variables = {
             "bundle_pins_file": str(internet.pins_file),
             "bundle_cache_dir": str(tmp_path / "cache"),
             "bundle_dir": str(tmp_path / "bundle"),
             **variables,
         }
-        playbook = pathlib.Path(sys.executable).with_name("ansible-playbook")
+        given = tmp_path / "variables.json"
+        given.write_text(json.dumps(variables))
         return subprocess.Popen(
             [
-                *("ip", "netns", "exec", upstream.NAMESPACE, str(playbook), "-i", "localhost,", str(ROOT / "lab.yml")),
-                *("--tags", "bundle", "-e", json.dumps(variables), *arguments),
+                *("ip", "netns", "exec", upstream.NAMESPACE),
+                *("make", "bundle", f"BUNDLE_SOURCE={source}", f"ARGS=-e @{given}"),
             ],
             cwd=ROOT,
-            env={**internet.environment(), "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+            env={**internet.environment(), "ANSIBLE_NOCOLOR": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -66,8 +67,8 @@ def start(internet, tmp_path):
 def bundle(start):
     """Runs it to its end: status and output."""
 
-    def run(*arguments, **variables):
-        process = start(*arguments, **variables)
+    def run(source="", **variables):
+        process = start(source, **variables)
         output = process.communicate(timeout=600)[0]
         return process.returncode, output
 
@@ -76,6 +77,26 @@ def bundle(start):
 
 def changed(output):
     return int(re.search(r"localhost\s.*changed=(\d+)", output)[1])
+
+
+def compare(downloaded, built):
+    """The same parts of the same content; an image has the same digest, or is in the archive of k3s."""
+    assert downloaded["parts"].keys() == built["parts"].keys()
+    for name, part in downloaded["parts"].items():
+        if name != "images":
+            ours, theirs = (
+                {file["path"]: file["sha256"] for file in one["files"]} for one in (part, built["parts"][name])
+            )
+            assert ours == theirs
+    of_one, in_archive = {}, set()
+    for file in downloaded["parts"]["images"]["files"]:
+        if "digest" in file:
+            of_one[file["refs"][0]] = file["digest"]
+        else:
+            in_archive |= set(file["refs"])
+    theirs = {file["refs"][0]: file["digest"] for file in built["parts"]["images"]["files"]}
+    assert of_one == {ref: digest for ref, digest in theirs.items() if ref not in in_archive}
+    assert in_archive == theirs.keys() - of_one.keys()
 
 
 def test_upstream_is_chosen_downloaded_and_not_downloaded_again(bundle, internet, tmp_path):
@@ -89,13 +110,13 @@ def test_upstream_is_chosen_downloaded_and_not_downloaded_again(bundle, internet
         for file in part["files"]:
             assert upstream.sha256(tmp_path / "bundle" / file["path"]) == file["sha256"]
     # What stands behind upstream's names here is what the stand-ins are.
-    assert upstream.sha256(tmp_path / "bundle/bin/helm") == upstream.sha256(BUNDLE / "bin/helm")
-    status, output = bundle(bundle_source="upstream")
+    compare(manifest, json.loads((BUNDLE / "manifest.json").read_text()))
+    status, output = bundle("upstream")
     assert (status, changed(output)) == (0, 0), output
 
 
 def test_a_run_that_is_killed_is_gone_on_with(start, bundle, tmp_path):
-    process = start(bundle_source="upstream")
+    process = start("upstream")
     # As soon as something was begun.
     deadline = time.monotonic() + 60
     while not any((tmp_path / "cache").glob("downloads/*")) and process.poll() is None:
@@ -103,7 +124,7 @@ def test_a_run_that_is_killed_is_gone_on_with(start, bundle, tmp_path):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    status, output = bundle(bundle_source="upstream")
+    status, output = bundle("upstream")
     assert status == 0, output
     assert json.loads((tmp_path / "bundle/manifest.json").read_text())["origin"] == "upstream"
     assert list((tmp_path / "cache/downloads").iterdir()) == []
@@ -114,11 +135,11 @@ def test_a_full_disk_is_told_and_nothing_is_broken(bundle, tmp_path):
     cache.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", str(cache)], check=True)
     try:
-        status, output = bundle(bundle_source="upstream")
+        status, output = bundle("upstream")
     finally:
         subprocess.run(["umount", str(cache)], check=True)
     assert status == 2
     assert re.search("No space left|write error|Failure writing", output), output
     assert not (tmp_path / "bundle").exists()
-    status, output = bundle(bundle_source="upstream")
+    status, output = bundle("upstream")
     assert status == 0, output
