@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils import _bundle
-from ansible_collections.gsb.fake_gpu_lab.standins.build import pins
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, pins
 
 
 class ActionModule(_bundle.Action):
@@ -20,6 +20,7 @@ class ActionModule(_bundle.Action):
             arguments,
             self._task.check_mode,
             origin="upstream",
+            heartbeat=builder.HEARTBEAT_DOWNLOAD,
             pins_file=Path(arguments["pins"] or pins.FILE),
             mirrors=arguments["mirrors"],
             allow_unpinned=arguments["allow_unpinned"],

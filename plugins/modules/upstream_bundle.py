@@ -13,7 +13,7 @@ description:
   - Downloads the pinned releases of k3s, Helm and KWOK, the operator's chart, the images and the wheels, and puts them together
     as one folder with a C(manifest.json).
   - Nothing is used before its sha256 or digest is the one that is pinned. What broke off is gone on with by the next run.
-  - At most two parts are downloaded at a time, by C(curl) and C(skopeo), which honour the usual variables for proxies.
+  - At most two parts are downloaded at a time, by C(curl), C(skopeo) and C(pip). C(HTTPS_PROXY), C(ALL_PROXY) and C(NO_PROXY) are heeded.
   - Runs on the controller, as an action plugin, so that it can say what it does while it does it.
 options:
   bundle_dir:

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from .store import Store, Stored
 Say = Callable[[str], None]
 
 HEARTBEAT = 25.0
+HEARTBEAT_DOWNLOAD = 10.0
 # Go's own caches, the modules and the parts of a cold build.
 SPACE_COLD = 8 * 2**30
 LONG_BUILD = 60.0
@@ -33,6 +35,11 @@ def seconds(value: float) -> str:
     """A duration as people say it."""
     whole = round(value)
     return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def amount(there: int, total: int | None) -> str:
+    """So much of a download."""
+    return f"{there / 1e6:.1f} MB so far" if total is None else f"{there / 1e6:.1f} of {total / 1e6:.1f} MB"
 
 
 def native_arch() -> str:
@@ -89,6 +96,11 @@ class Builder:
         self.keys: dict[str, str] = {}
         self.inputs: dict[str, dict[str, Any]] = {}
         self.ready: dict[str, Stored] = {}
+        self.jobs: dict[str, Job] = {}
+        #: What happens to a part.
+        self.done_to, self.doing = (
+            ("downloaded", "downloading") if settings.origin == "upstream" else ("built", "building")
+        )
         self._cancel = threading.Event()
         self._check_names()
         self.go = self._find_go()
@@ -190,7 +202,7 @@ class Builder:
     def _look_only(self) -> Outcome:
         missing = self._missing()
         for name, why in missing.items():
-            self.say(f"{self.parts[name].title}: would be built ({why})")
+            self.say(f"{self.parts[name].title}: would be {self.done_to} ({why})")
         changed = bool(missing)
         if not missing and not self.settings.only:
             manifest, entries = self._describe()
@@ -230,7 +242,9 @@ class Builder:
         known = self.store.timings()
         total = sum(self.expected(name) for name in missing)
         ready = len(self._wanted()) - len(missing)
-        self.say(f"{len(missing)} of {ready + len(missing)} parts have to be built, about {seconds(total)} of work:")
+        self.say(
+            f"{len(missing)} of {ready + len(missing)} parts have to be {self.done_to}, about {seconds(total)} of work:"
+        )
         for name, why in missing.items():
             time_taken = (
                 f"last time {seconds(known[name])}" if name in known else f"about {seconds(self.expected(name))}"
@@ -281,6 +295,7 @@ class Builder:
                 downloads=self.store.downloads,
                 mirrors=Mirrors(self.settings.mirrors),
             )
+            self.jobs[name] = job
             began = time.monotonic()
             try:
                 part.build(job)
@@ -336,7 +351,7 @@ class _Progress:
             if known is not None
             else f"about {seconds(self._builder.parts[name].first_time)}"
         )
-        self._builder.say(f"building {self._title(name)} ({expected})")
+        self._builder.say(f"{self._builder.doing} {self._title(name)} ({expected})")
 
     def finished(self, name: str, taken: float) -> None:
         self._done += 1
@@ -350,13 +365,19 @@ class _Progress:
         self._builder.say(f"{self._title(name)}: failed after {seconds(taken)}{others}")
 
     def heartbeat(self, running: Mapping[str, float]) -> None:
-        states: list[str] = []
-        for name, taken in running.items():
-            expected = self._builder.expected(name)
-            against = f"of about {seconds(expected)}" if taken <= expected else f"(expected {seconds(expected)})"
-            states.append(f"{self._title(name)} {seconds(taken)} {against}")
+        states = [f"{self._title(name)} {self._state(name, taken)}" for name, taken in running.items()]
         if states:
-            self._builder.say("still building: " + "; ".join(states))
+            self._builder.say(f"still {self._builder.doing}: " + "; ".join(states))
+
+    def _state(self, name: str, taken: float) -> str:
+        job = self._builder.jobs.get(name)
+        if job is not None and job.amount is not None:
+            # The files are moved while this looks.
+            with suppress(OSError):
+                return f"{amount(*job.amount())} in {seconds(taken)}"
+        expected = self._builder.expected(name)
+        against = f"of about {seconds(expected)}" if taken <= expected else f"(expected {seconds(expected)})"
+        return f"{seconds(taken)} {against}"
 
 
 def order(parts: Mapping[str, Part]) -> list[str]:

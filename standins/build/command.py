@@ -128,6 +128,8 @@ def tail_of(log: Path, lines: int = TAIL) -> str:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+    # Some tools repeat the address of a proxy, with its password.
+    text = re.sub(r"://[^/@\s]+@", "://", text)
     return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])
 
 
@@ -183,6 +185,11 @@ class Runner:
         if self._cancel.is_set():
             raise Cancelled(f"{self.part}: stopped.", log=self.log)
         return status
+
+    def pause(self, seconds: float) -> None:
+        """Wait before something is tried again; a cancelled build does not wait."""
+        if self._cancel.wait(seconds):
+            raise Cancelled(f"{self.part}: stopped.", log=self.log)
 
     def last_words(self, begin: str = "") -> str:
         """The last line of the log that begins so: what a command that failed said."""

@@ -31,6 +31,8 @@ class Job:
     downloads: Path
     mirrors: Mirrors
     facts: dict[str, Any] = field(default_factory=dict)
+    #: Bytes that are there and bytes in all (None: nobody knows) of what is downloaded just now.
+    amount: Callable[[], tuple[int, int | None]] | None = None
 
     def built(self, part: str, name: str) -> Path:
         """A file of a part that this one needs."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from . import proxy
+
 PORT = 443
 
 
@@ -28,11 +30,13 @@ def reach(host: str, timeout: float) -> str:
     """'' when a TLS connection to the host (with its port where it is another) stands within the time, else why not."""
     name, _, port = host.partition(":")
     try:
-        with (
-            socket.create_connection((name, int(port or PORT)), timeout=timeout) as plain,
-            ssl.create_default_context().wrap_socket(plain, server_hostname=name),
-        ):
+        plain, spoken = proxy.connect(name, int(port or PORT), timeout)
+        with plain:
+            if spoken:
+                ssl.create_default_context().wrap_socket(plain, server_hostname=name).close()
             return ""
+    except proxy.Refused as problem:
+        return str(problem)
     except socket.gaierror:
         return "its name is not known"
     except TimeoutError:

@@ -227,6 +227,7 @@ def wheels_part(pins: Pins, arch: str) -> Part:
     pinned = pins.wheels(arch)
 
     def build(job: Job) -> None:
+        job.amount = lambda: (sum(path.stat().st_size for path in job.out.iterdir()), None)
         wheels.download(job.runner, pinned, arch, job.out, job.work)
         for wheel in pinned:
             path = job.out / wheel.file

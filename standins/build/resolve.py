@@ -9,7 +9,9 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
+from . import probe, proxy
 from .errors import BuildError
 from .mirrors import Mirrors
 from .pins import ARCHITECTURES, Pins
@@ -22,11 +24,16 @@ Fetch = Callable[[str], bytes]
 
 def by_skopeo(reference: str) -> bytes:
     """The manifest or index under a reference, as it is; raises BuildError."""
+    place = urlsplit(f"https://{reference}")
+    # skopeo tries a proxy again and again.
+    if refused := proxy.trouble(place.hostname or "", place.port or probe.PORT):
+        raise BuildError(f"{reference} could not be asked for: {refused}", hint=refused.hint)
     try:
         return subprocess.run(
             ["skopeo", "inspect", "--raw", "--retry-times", "3", f"docker://{reference}"],
             capture_output=True,
             check=True,
+            env=proxy.environment(),
         ).stdout
     except FileNotFoundError as problem:
         raise BuildError("The command skopeo is not installed.", hint="apt-get install skopeo") from problem

@@ -9,10 +9,12 @@ import json
 import shutil
 import tarfile
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from . import images
+from . import images, probe, proxy
 from .errors import BuildError
 from .parts import Job, Part
 from .pins import FILE, Pins, UpstreamFile, UpstreamImage
@@ -23,12 +25,16 @@ CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 # curl's own statuses for an answer that broke off: a part of the file is there, and the rest is asked for.
 CUT = (18, 28, 52, 55, 56, 92)
+# The server cannot go on from there: curl's own statuses, and HTTP's.
+NO_RESUME, NO_RANGE = (33, 36), 416
+# What passes by waiting.
+BUSY = (408, 425, 429, 500, 502, 503, 504)
 TRIES = 5
+LONGEST_WAIT = 120.0
 CURL = (
     *("curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--proto-redir", "=https"),
-    # 408, 429 and 5xx are asked again, as late as the server wants it.
-    *("--retry", "5", "--retry-max-time", "300", "--connect-timeout", "20"),
-    *("--speed-limit", "1024", "--speed-time", "60"),
+    *("--connect-timeout", "20", "--speed-limit", "1024", "--speed-time", "60"),
+    *("--write-out", "%{http_connect} %{http_code} %{url_effective}", "--continue-at", "-"),
 )
 UNPINNED_HINT = (
     f"put the figures into {FILE} (ansible-playbook playbooks/pin.yml asks upstream for them), "
@@ -46,57 +52,170 @@ def require_pins(pins: Pins, arch: str, allow: bool) -> list[str]:
     return unpinned
 
 
+@dataclass(frozen=True)
+class Answer:
+    """How curl ended: its own status, that of the proxy and of the server (0 where none spoke), and Retry-After."""
+
+    #: The address that was asked last, after all redirections.
+    url: str
+    ended: int
+    proxy: int
+    server: int
+    wait: float | None
+
+    @property
+    def unfit_to_resume(self) -> bool:
+        return self.ended in NO_RESUME or self.server == NO_RANGE
+
+    @property
+    def may_pass(self) -> bool:
+        if self.proxy >= 300:
+            return self.proxy in BUSY
+        return self.ended in CUT or self.server in BUSY
+
+
+def ask(job: Job, url: str, partial: Path) -> Answer:
+    """One request for what is not there yet of a file."""
+    headers, said = job.work / "headers", job.work / "said"
+    headers.unlink(missing_ok=True)
+    command = [*CURL, "--dump-header", headers, "--output", partial, url]
+    ended = job.runner.status(command, env=proxy.environment(), output=said)
+    connected, answered, last = (said.read_text().split() + ["0", "0", url])[:3]
+    # In seconds; a date, the other form, is left to the usual wait.
+    after = last_headers(headers).get("retry-after", "")
+    return Answer(last, ended, int(connected), int(answered), float(after) if after.isdigit() else None)
+
+
+def last_headers(path: Path) -> dict[str, str]:
+    """Of the last answer in a file of curl's."""
+    found: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="latin-1").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        if line.startswith("HTTP/"):
+            found = {}
+        name, colon, value = line.partition(":")
+        if colon:
+            found[name.strip().lower()] = value.strip()
+    return found
+
+
+def size_told(headers: Path) -> int | None:
+    """The size of the whole file, as the server that sends it says."""
+    told = last_headers(headers)
+    size = told["content-range"].rpartition("/")[2] if "content-range" in told else told.get("content-length", "")
+    return int(size) if size.isdigit() else None
+
+
 def fetch(job: Job, url: str, sha256: str | None, target: Path) -> None:
     """Download a file to its place; what an earlier run has of it is gone on with."""
     wanted = job.mirrors.url(url)
     partial = job.downloads / (sha256 or hashlib.sha256(url.encode()).hexdigest())
     partial.parent.mkdir(parents=True, exist_ok=True)
-    had = partial.exists()
-    for turn in range(TRIES):
-        if sha256 and partial.exists() and sha256_of(partial) == sha256:
-            break
-        status = job.runner.status([*CURL, "--continue-at", "-", "--output", partial, wanted])
-        if status == 0:
-            break
-        if status in (33, 36) and partial.exists():
-            # The server cannot go on from there.
+    job.amount = lambda: (size_of(partial), size_told(job.work / "headers"))
+    # What is there may be of another file than the one that is published now.
+    foreign = partial.exists()
+    whole = foreign and sha256 == sha256_of(partial)
+    failed = 0
+    while not whole:
+        had = size_of(partial)
+        answer = ask(job, wanted, partial)
+        if answer.ended == 0:
+            found = sha256_of(partial)
+            if sha256 in (None, found):
+                break
             partial.unlink()
-        elif status not in CUT or turn == TRIES - 1:
-            raise BuildError(
-                f"{job.runner.part} could not be downloaded from {wanted}: {job.runner.last_words('curl: ')}",
-                hint='check the network, or name a mirror with -e \'{"bundle_mirrors": {"'
-                f'{urlsplit(url).netloc}": "https://..."}}}}\'; then run this again',
-                log=job.runner.log,
-            )
-    found = sha256_of(partial)
-    if sha256 and found != sha256:
-        partial.unlink()
-        if had:
-            # Of another file than the one that is there now.
-            fetch(job, url, sha256, target)
-            return
-        raise BuildError(
-            f"{wanted} is not what was pinned: its sha256 is {found}, not {sha256}. It was thrown away.",
-            hint=f"look at what is there; when it is right after all, correct {FILE}",
-            log=job.runner.log,
-        )
+            if not foreign:
+                raise BuildError(
+                    f"{wanted} is not what was pinned: its sha256 is {found}, not {sha256}. It was thrown away.",
+                    hint=f"look at what is there; when it is right after all, correct {FILE}",
+                    log=job.runner.log,
+                )
+            foreign = False
+        elif answer.unfit_to_resume and partial.exists():
+            partial.unlink()
+            foreign = False
+        else:
+            failed += 1
+            if failed == TRIES or not answer.may_pass:
+                said = f" from {wanted}: {job.runner.last_words('curl: ')}"
+                raise not_downloaded(job, url.partition("://")[2], answer.url, said, "https://...")
+            if size_of(partial) <= had:
+                job.runner.pause(min(2.0 ** (failed - 1) if answer.wait is None else answer.wait, LONGEST_WAIT))
     shutil.move(partial, target)
 
 
-def copy_image(job: Job, repository: str, reference: str) -> Path:
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def trouble_with(url: str) -> proxy.Refused | None:
+    """What a proxy before this address has against it."""
+    place = urlsplit(url)
+    return proxy.trouble(place.hostname or "", place.port or probe.PORT)
+
+
+def not_downloaded(job: Job, name: str, asked: str, said: str, example: str) -> BuildError:
+    """The failure of a download by upstream's name, from a place that may be another."""
+    if refused := trouble_with(asked):
+        said, hint = f": {refused}", refused.hint
+    else:
+        host = name.partition("/")[0]
+        hint = f'check the network, or name a mirror with -e \'{{"bundle_mirrors": {{"{host}": "{example}"}}}}\''
+    return BuildError(
+        f"{job.runner.part} could not be downloaded{said}", hint=f"{hint}; then run this again", log=job.runner.log
+    )
+
+
+def copy_image(job: Job, repository: str, reference: str, platform_digest: str | None = None) -> Path:
     """What a registry has under a tag or digest, as skopeo's plain folder: manifest.json and a file for each blob."""
     folder = job.work / "image"
+    place = job.mirrors.repository(repository)
+
+    def failure() -> BuildError:
+        said = f": {job.runner.last_words()}"
+        return not_downloaded(job, repository, f"https://{place}", said, "registry.example/path")
+
+    total = image_size(job, place, f"@{platform_digest}" if platform_digest else reference)
+    if total is None and trouble_with(f"https://{place}"):
+        # skopeo would try the proxy again and again.
+        raise failure()
+    job.amount = lambda: (folder_size(folder), total)
     platform = ["--override-os", "linux", "--override-arch", job.arch]
-    source = f"docker://{job.mirrors.repository(repository)}{reference}"
-    status = job.runner.status(["skopeo", "copy", "--retry-times", "3", *platform, source, f"dir:{folder}"])
+    status = job.runner.status(
+        ["skopeo", "copy", "--retry-times", "3", *platform, f"docker://{place}{reference}", f"dir:{folder}"],
+        env=proxy.environment(),
+    )
     if status != 0:
-        raise BuildError(
-            f"{job.runner.part} could not be downloaded: {job.runner.last_words()}",
-            hint='check the network, or name a mirror with -e \'{"bundle_mirrors": {"'
-            f'{repository.partition("/")[0]}": "registry.example/path"}}}}\'; then run this again',
-            log=job.runner.log,
-        )
+        raise failure()
     return folder
+
+
+def image_size(job: Job, place: str, reference: str) -> int | None:
+    """What the blobs of an image, or of the platform out of an index, are together; None where nobody says."""
+    raw = job.work / "raw"
+    command = ["skopeo", "inspect", "--raw", f"docker://{place}{reference}"]
+    try:
+        if job.runner.status(command, env=proxy.environment(), output=raw) != 0:
+            return None
+        document = json.loads(raw.read_bytes())
+        for entry in document.get("manifests", []):
+            if (entry["platform"]["os"], entry["platform"]["architecture"]) == ("linux", job.arch):
+                return image_size(job, place, f"@{entry['digest']}")
+        return sum(blob["size"] for blob in [document["config"], *document["layers"]])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def folder_size(folder: Path) -> int:
+    with suppress(OSError):
+        return sum(size_of(path) for path in folder.iterdir())
+    return 0
 
 
 def digest_of(path: Path) -> str:
@@ -177,7 +296,7 @@ def image_part(image: UpstreamImage) -> Part:
 
     def build(job: Job) -> None:
         repository, _, tag = image.ref.rpartition(":")
-        folder = copy_image(job, repository, f"@{image.digest}" if image.digest else f":{tag}")
+        folder = copy_image(job, repository, f"@{image.digest}" if image.digest else f":{tag}", image.platform)
         found = digest_of(folder / "manifest.json")
         if image.platform and found != image.platform:
             raise BuildError(

@@ -4,18 +4,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import proxy
 from .command import Runner
+from .errors import BuildError, Cancelled
 from .pins import Wheel
 
 PLATFORMS = {
     "amd64": ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64"),
     "arm64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64"),
 }
+# Where pip looks when nothing else is said.
+INDEX = "pypi.org"
 
 
 def requirements(wheels: Sequence[Wheel]) -> str:
@@ -33,7 +36,7 @@ def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path, w
     """Fetch every pinned file with pip, which refuses one whose sha256 is not in the list."""
     target.mkdir(parents=True, exist_ok=True)
     (target / "requirements.txt").write_text(requirements(wheels), encoding="utf-8")
-    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    environment = {**proxy.environment(), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     platforms = [word for name in (*PLATFORMS[arch], "any") for word in ("--platform", name)]
     left = list(wheels)
     for python in sorted({wheel.python for wheel in wheels} - {"any"}):
@@ -41,12 +44,25 @@ def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path, w
         left = [wheel for wheel in left if wheel not in now]
         listing = work / f"requirements-{python}.txt"
         listing.write_text(requirements(now), encoding="utf-8")
-        runner.run(
-            [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"),
-                *("--require-hashes", "--requirement", listing, "--dest", target),
-                *("--implementation", "cp", "--python-version", python, *platforms),
-            ],
-            env=environment,
-            hint=f"{sys.executable} -m pip --version   # pip must be there and reach its index; then run this again",
-        )
+        try:
+            runner.run(
+                [
+                    *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"),
+                    *("--require-hashes", "--requirement", listing, "--dest", target),
+                    *("--implementation", "cp", "--python-version", python, *platforms),
+                ],
+                env=environment,
+                hint=f"{sys.executable} -m pip --version   # pip must be there and reach its index; then run this again",
+            )
+        except Cancelled:
+            raise
+        except BuildError as problem:
+            refused = proxy.trouble(INDEX)
+            # Which index pip asks is its own affair.
+            if refused is None or refused.host:
+                raise
+            raise BuildError(
+                f"{runner.part} could not be downloaded: {refused}",
+                hint=f"{refused.hint}; then run this again",
+                log=runner.log,
+            ) from problem

@@ -4,26 +4,32 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
-import io
 import json
 import pathlib
+import re
 import shutil
 import tarfile
+import time
 
 import pytest
 import yaml
 
-from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, pins, upstream
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, command, pins, upstream
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
 from ansible_collections.gsb.fake_gpu_lab.standins.build.mirrors import Mirrors
-from ansible_collections.gsb.fake_gpu_lab.tests.unit.bundle.upstream_server import Upstream, cutting, digest, refusing
+from ansible_collections.gsb.fake_gpu_lab.tests.unit.bundle.upstream_server import (
+    ARCH,
+    Lab,
+    Upstream,
+    cutting,
+    digest,
+    refusing,
+    trickling,
+)
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import apiserver
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-HOSTS = ("github.com", "get.helm.sh", "ghcr.io", "registry.k8s.io", "docker.io")
-ARCH = "amd64"
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("curl") and shutil.which("skopeo")),
@@ -31,76 +37,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def sha256(data):
-    return hashlib.sha256(data).hexdigest()
-
-
-def archive(members):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
     return apiserver.Authority(tmp_path_factory.mktemp("authority"))
-
-
-class Lab:
-    """Upstream, and pins that fit what it has."""
-
-    def __init__(self, server, tmp_path):
-        self.server, self.tmp_path = server, tmp_path
-        self.pins = copy.deepcopy(yaml.safe_load((ROOT / pins.FILE).read_text())[pins.VARIABLE])
-        self.pins["kube-client"]["wheels"] = []
-        for name in ("k3s", "helm", "kwok"):
-            for file in self.pins[name]["upstream"]:
-                arch = file["arch"]
-                content = f"{file['name']} for {arch}\n".encode() * 5000
-                if file["name"] == "helm.tar.gz":
-                    content = archive({f"linux-{arch}/helm": content, f"linux-{arch}/LICENSE": b"free"})
-                self.server.files[pathlib.PurePosixPath("/", *file["url"].split("/")[3:]).as_posix()] = content
-                file["sha256"] = sha256(content)
-        self.chart = archive({"fake-gpu-operator/Chart.yaml": b"name: fake-gpu-operator\n"})
-        (file,) = self.pins["fake-gpu-operator"]["upstream"]
-        file["sha256"] = sha256(self.chart)
-        file["digest"], _ = self.server.add_image(
-            "run-ai/fake-gpu-operator/fake-gpu-operator", "0.2.1", ARCH, self.chart, upstream.CHART_LAYER, index=False
-        )
-        for image in self.pins["images"]:
-            if "carried_by" not in image["upstream"]:
-                repository, _, tag = image["ref"].partition("/")[2].rpartition(":")
-                index, platform = self.server.add_image(repository, tag, ARCH, image["ref"].encode() * 1000)
-                image["upstream"] |= {"digest": index, ARCH: platform}
-
-    def image(self, word):
-        return next(image for image in self.pins["images"] if word in image["ref"])
-
-    def run(self, only=(), **more):
-        path = self.tmp_path / "pins.yml"
-        path.write_text(yaml.safe_dump({pins.VARIABLE: self.pins}))
-        self.said = []
-        settings = builder.Settings(
-            checkout=ROOT,
-            cache=self.tmp_path / "cache",
-            bundle=self.tmp_path / "bundle",
-            origin="upstream",
-            pins_file=path,
-            mirrors=dict.fromkeys(HOSTS, self.server.place),
-            only=frozenset(only),
-            **{"arch": ARCH, **more},
-        )
-        return builder.Builder(settings, self.said.append).run()
-
-    def fails(self, only, **more):
-        with pytest.raises(BuildError) as raised:
-            self.run(only, **more)
-        assert not (self.tmp_path / "bundle").exists()
-        return str(raised.value)
 
 
 @pytest.fixture
@@ -214,6 +153,90 @@ def test_trouble_that_passes(lab, status):
     lab.server.trouble[K3S].extend([refusing(status, Retry_After="0")] * 2)
     lab.run(["upstream-k3s"])
     assert len(lab.server.asked) == 3
+
+
+def test_the_server_says_how_long_to_wait(lab, monkeypatch):
+    waited = []
+    monkeypatch.setattr(command.Runner, "pause", lambda _runner, seconds: waited.append(seconds))
+    lab.server.trouble[K3S].extend(
+        [refusing(429, Retry_After="7"), refusing(503), refusing(503, Retry_After="86400"), refusing(503)]
+    )
+    lab.run(["upstream-k3s"])
+    assert waited == [7, 2, upstream.LONGEST_WAIT, 8]
+
+
+def test_trouble_that_does_not_pass_is_asked_five_times(lab, monkeypatch):
+    monkeypatch.setattr(command.Runner, "pause", lambda *_args: None)
+    lab.server.trouble[K3S].extend([refusing(503)] * 9)
+    assert "503" in lab.fails(["upstream-k3s"])
+    assert len(lab.server.asked) == 5
+
+
+def test_more_than_there_is_from_an_earlier_run_is_thrown_away(lab):
+    downloads = lab.tmp_path / "cache/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / lab.pins["k3s"]["upstream"][0]["sha256"]).write_bytes(lab.server.files[K3S] + b"and more")
+    lab.run(["upstream-k3s"])
+    assert [asked for _path, asked in lab.server.asked] == [f"bytes={len(lab.server.files[K3S]) + 8}-", ""]
+
+
+def test_a_server_that_knows_no_ranges_is_asked_for_all_of_it(lab):
+    lab.server.trouble[K3S].extend([cutting(0.5), trickling(1, 0)])
+    lab.run(["upstream-k3s"])
+    assert [asked for _path, asked in lab.server.asked][1:] == [f"bytes={len(lab.server.files[K3S]) // 2}-", ""]
+
+
+def test_how_much_of_a_file_is_there_is_told_now_and_then(lab):
+    size = 4_000_000
+    content = lab.server.files[K3S] = b"k" * size
+    lab.pins["k3s"]["upstream"][0]["sha256"] = hashlib.sha256(content).hexdigest()
+    lab.server.trouble[K3S].append(trickling(4, 0.2))
+    began = time.monotonic()
+    lab.run(["upstream-k3s"], heartbeat=0.1)
+    taken = time.monotonic() - began
+    told = [line for line in lab.said if line.startswith("still downloading: ")]
+    assert all(re.fullmatch(r"still downloading: k3s v1.36.4\+k3s1 \d\.\d of 4\.0 MB in \d s", line) for line in told)
+    assert {"1.0", "2.0", "3.0"} <= {line.split()[4] for line in told}
+    # Lines that a pipe or a log can bear.
+    assert len(told) <= taken / 0.1
+    assert "downloading k3s v1.36.4+k3s1 (about 20 s)" in lab.said
+    assert lab.said[0].startswith("1 of 1 parts have to be downloaded")
+
+
+def test_the_total_counts_what_an_earlier_run_has(lab):
+    lab.server.files[K3S] = content = b"k" * 2_000_000
+    lab.pins["k3s"]["upstream"][0]["sha256"] = sha256 = hashlib.sha256(content).hexdigest()
+    downloads = lab.tmp_path / "cache/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / sha256).write_bytes(content[:1_000_000])
+
+    def late(handler, _content):
+        time.sleep(0.5)
+        rest = content[1_000_000:]
+        handler.send_response(206)
+        handler.send_header("Content-Range", "bytes 1000000-1999999/2000000")
+        handler.send_header("Content-Length", str(len(rest)))
+        handler.end_headers()
+        time.sleep(0.5)
+        handler.wfile.write(rest)
+        return True
+
+    lab.server.trouble[K3S].append(late)
+    lab.run(["upstream-k3s"], heartbeat=0.1)
+    told = [line for line in lab.said if line.startswith("still downloading: ")]
+    assert any("1.0 MB so far" in line for line in told)
+    assert any("1.0 of 2.0 MB" in line for line in told)
+
+
+def test_how_much_of_an_image_is_there_is_told(lab):
+    content = b"l" * 3_000_000
+    index, platform = lab.server.add_image("kwok/kwok", "v0.8.0", ARCH, content)
+    lab.image("kwok/kwok")["upstream"] |= {"digest": index, ARCH: platform}
+    lab.server.trouble[f"/v2/kwok/kwok/blobs/{digest(content)}"].append(trickling(3, 0.3))
+    lab.run(["upstream-image-kwok"], heartbeat=0.1)
+    told = [line for line in lab.said if line.startswith("still downloading: image registry.k8s.io/kwok/kwok:v0.8.0 ")]
+    assert any(" of 3.0 MB in " in line for line in told)
+    assert len({line.split()[4] for line in told}) > 1
 
 
 def test_what_is_not_there(lab):

@@ -5,11 +5,26 @@
 from __future__ import annotations
 
 import collections
+import copy
 import hashlib
 import http.server
+import io
 import json
+import pathlib
+import tarfile
 import threading
+import time
 import urllib.parse
+
+import pytest
+import yaml
+
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, pins, upstream
+from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+HOSTS = ("github.com", "get.helm.sh", "ghcr.io", "registry.k8s.io", "docker.io")
+ARCH = "amd64"
 
 
 def digest(data):
@@ -26,6 +41,8 @@ class Upstream:
     def __init__(self, context, address=("127.0.0.1", 0)):
         self.address = address
         self.files, self.manifests, self.blobs = {}, {}, {}
+        #: What a file is, where that matters.
+        self.kinds = {}
         self.trouble = collections.defaultdict(collections.deque)
         self.asked = []
         self._context = context
@@ -50,7 +67,7 @@ class Upstream:
 
             def find(self, path):
                 if path in upstream.files:
-                    return "application/octet-stream", upstream.files[path]
+                    return upstream.kinds.get(path, "application/octet-stream"), upstream.files[path]
                 repository, _, last = path.removeprefix("/v2/").rpartition("/")
                 kind = repository.rpartition("/")[2]
                 repository = repository.rpartition("/")[0]
@@ -144,6 +161,72 @@ class Upstream:
         self.manifests[repository, name] = (kind, content)
 
 
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def archive(members):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+class Lab:
+    """Upstream, and pins that fit what it has."""
+
+    def __init__(self, server, tmp_path):
+        self.server, self.tmp_path = server, tmp_path
+        self.pins = copy.deepcopy(yaml.safe_load((ROOT / pins.FILE).read_text())[pins.VARIABLE])
+        self.pins["kube-client"]["wheels"] = []
+        for name in ("k3s", "helm", "kwok"):
+            for file in self.pins[name]["upstream"]:
+                arch = file["arch"]
+                content = f"{file['name']} for {arch}\n".encode() * 5000
+                if file["name"] == "helm.tar.gz":
+                    content = archive({f"linux-{arch}/helm": content, f"linux-{arch}/LICENSE": b"free"})
+                self.server.files[pathlib.PurePosixPath("/", *file["url"].split("/")[3:]).as_posix()] = content
+                file["sha256"] = sha256(content)
+        self.chart = archive({"fake-gpu-operator/Chart.yaml": b"name: fake-gpu-operator\n"})
+        (file,) = self.pins["fake-gpu-operator"]["upstream"]
+        file["sha256"] = sha256(self.chart)
+        file["digest"], _ = self.server.add_image(
+            "run-ai/fake-gpu-operator/fake-gpu-operator", "0.2.1", ARCH, self.chart, upstream.CHART_LAYER, index=False
+        )
+        for image in self.pins["images"]:
+            if "carried_by" not in image["upstream"]:
+                repository, _, tag = image["ref"].partition("/")[2].rpartition(":")
+                index, platform = self.server.add_image(repository, tag, ARCH, image["ref"].encode() * 1000)
+                image["upstream"] |= {"digest": index, ARCH: platform}
+
+    def image(self, word):
+        return next(image for image in self.pins["images"] if word in image["ref"])
+
+    def run(self, only=(), **more):
+        path = self.tmp_path / "pins.yml"
+        path.write_text(yaml.safe_dump({pins.VARIABLE: self.pins}))
+        self.said = []
+        settings = builder.Settings(
+            checkout=ROOT,
+            cache=self.tmp_path / "cache",
+            bundle=self.tmp_path / "bundle",
+            origin="upstream",
+            pins_file=path,
+            only=frozenset(only),
+            **{"arch": ARCH, "mirrors": dict.fromkeys(HOSTS, self.server.place), **more},
+        )
+        return builder.Builder(settings, self.said.append).run()
+
+    def fails(self, only, **more):
+        with pytest.raises(BuildError) as raised:
+            self.run(only, **more)
+        assert not (self.tmp_path / "bundle").exists()
+        return str(raised.value)
+
+
 # Ways to misbehave
 
 
@@ -170,6 +253,23 @@ def cutting(share):
         handler.wfile.flush()
         handler.close_connection = True
         handler.connection.shutdown(2)
+        return True
+
+    return trouble
+
+
+def trickling(pieces, pause):
+    """All of it, piece by piece."""
+
+    def trouble(handler, content):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        size = -(-len(content) // pieces)
+        for start in range(0, len(content), size):
+            handler.wfile.write(content[start : start + size])
+            handler.wfile.flush()
+            time.sleep(pause)
         return True
 
     return trouble

@@ -324,9 +324,12 @@ def cut_chunks(handler, _query):
 
 
 class Proxy:
-    """Connects to whatever is asked for, and remembers; status is what it says instead when it does not want to."""
+    """Connects to whatever is asked for, or to one address for all names, and remembers who asked.
 
-    def __init__(self, status=200):
+    status is what it says instead when it does not want to; without the credentials that it wants, it says 407.
+    """
+
+    def __init__(self, status=200, to=None, credentials=None):
         self.asked: list[tuple[str, str]] = []
         proxy = self
 
@@ -337,10 +340,13 @@ class Proxy:
                 for line in iter(self.rfile.readline, b"\r\n"):
                     name, _colon, value = line.decode().partition(":")
                     headers[name.lower()] = value.strip()
-                proxy.asked.append((target, headers.get("proxy-authorization", "")))
-                self.wfile.write(f"HTTP/1.1 {status} Told\r\n\r\n".encode())
-                if status == 200:
-                    host, port = target.rsplit(":", 1)
+                given = headers.get("proxy-authorization", "")
+                proxy.asked.append((target, given))
+                told = 407 if credentials is not None and given != credentials else status
+                more = 'Proxy-Authenticate: Basic realm="lab"\r\n' if told == 407 else ""
+                self.wfile.write(f"HTTP/1.1 {told} Told\r\n{more}\r\n".encode())
+                if told == 200:
+                    host, port = to or target.rsplit(":", 1)
                     with socket.create_connection((host, int(port))) as other:
                         pump(self.connection, other)
 
@@ -363,7 +369,10 @@ def pump(one, other):
         ready.register(other, selectors.EVENT_READ, one)
         while True:
             for key, _events in ready.select():
-                data = key.fileobj.recv(65536)
+                try:
+                    data = key.fileobj.recv(65536)
+                    key.data.sendall(data)
+                except ConnectionError:
+                    return
                 if not data:
                     return
-                key.data.sendall(data)
