@@ -13,7 +13,6 @@ import json
 import pathlib
 import tarfile
 import threading
-import time
 import urllib.parse
 
 import pytest
@@ -258,8 +257,8 @@ def cutting(share):
     return trouble
 
 
-def trickling(pieces, pause):
-    """All of it, piece by piece."""
+def trickling(pieces, between=lambda _sent: None):
+    """All of it, piece by piece; between them it waits for what it is given the size of so far."""
 
     def trouble(handler, content):
         handler.send_response(200)
@@ -269,7 +268,7 @@ def trickling(pieces, pause):
         for start in range(0, len(content), size):
             handler.wfile.write(content[start : start + size])
             handler.wfile.flush()
-            time.sleep(pause)
+            between(min(start + size, len(content)))
         return True
 
     return trouble
