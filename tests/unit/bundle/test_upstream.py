@@ -55,44 +55,63 @@ def lab(authority, tmp_path, monkeypatch):
 K3S = "/k3s-io/k3s/releases/download/v1.36.4%2Bk3s1/k3s"
 
 
-def test_the_whole_bundle(lab):
-    outcome = lab.run()
+@pytest.mark.parametrize(("arch", "other"), [("amd64", "arm64"), ("arm64", "amd64")])
+def test_the_whole_bundle(lab, arch, other):
+    outcome = lab.run(arch=arch)
     assert outcome.changed
     folder = lab.tmp_path / "bundle"
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert (manifest["origin"], manifest["arch"], manifest["unpinned"]) == ("upstream", ARCH, [])
+    assert (manifest["origin"], manifest["arch"], manifest["unpinned"]) == ("upstream", arch, [])
     assert {part["origin"] for part in manifest["parts"].values()} == {"upstream"}
     assert manifest["parts"]["k3s"]["version"] == "v1.36.4+k3s1"
-    assert (folder / "bin/k3s").stat().st_mode & 0o777 == 0o755
-    assert (folder / "bin/helm").read_bytes().startswith(b"helm.tar.gz for amd64")
-    assert (folder / "bin/helm").stat().st_mode & 0o777 == 0o755
+    for name in ("k3s", "helm"):
+        assert (folder / f"bin/{name}").stat().st_mode & 0o777 == 0o755
+    assert (folder / "bin/k3s").read_bytes().startswith(f"k3s for {arch}\n".encode())
+    assert (folder / "bin/helm").read_bytes().startswith(f"helm.tar.gz for {arch}\n".encode())
+    archive = (folder / "images/k3s-airgap-images.tar.zst").read_bytes()
+    assert archive.startswith(f"k3s-airgap-images.tar.zst for {arch}\n".encode())
     assert (folder / "manifests/kwok.yaml").exists()
     assert (folder / "charts/fake-gpu-operator-0.2.1.tgz").read_bytes() == lab.chart
+    # Of what has an architecture in its name, nothing of the other one.
+    asked = {path for path, _range in lab.server.asked}
+    assert {path for path in asked if arch in path} == {path for path in lab.server.files if arch in path}
+    assert not [path for path in asked if other in path]
     images = {file["path"]: file for file in manifest["parts"]["images"]["files"]}
     assert set(images["images/k3s-airgap-images.tar.zst"]["refs"]) == {
         "docker.io/rancher/mirrored-pause:3.10.2",
         "docker.io/rancher/mirrored-coredns-coredns:1.14.6",
     }
-    busybox = images["images/busybox.tar"]
-    assert busybox["digest"] == lab.image("busybox")["upstream"][ARCH]
-    with tarfile.open(folder / "images/busybox.tar") as tar:
-        index = json.load(tar.extractfile("index.json"))
-        (described,) = index["manifests"]
-        assert described["digest"] == busybox["digest"]
-        assert described["annotations"]["io.containerd.image.name"] == lab.image("busybox")["ref"]
-        for name in tar.getnames():
-            if name.startswith("blobs/"):
-                assert digest(tar.extractfile(name).read()) == name.removeprefix("blobs/").replace("/", ":")
+    single = [image for image in lab.pins["images"] if "carried_by" not in image["upstream"]]
+    assert len(images) == len(single) + 1
+    for image in single:
+        described = images[f"images/{image['standin']['name']}.tar"]
+        pinned = image["upstream"]
+        assert (described["index"], described["digest"]) == (pinned["digest"], pinned[arch])
+        assert pinned[arch] != pinned[other]
+        look_into(folder / described["path"], image["ref"], arch, pinned[arch])
 
     asked = len(lab.server.asked)
-    again = lab.run()
+    again = lab.run(arch=arch)
     assert (again.changed, again.built, len(lab.server.asked)) == (False, [], asked)
 
 
-def test_the_other_architecture_is_another_bundle(lab):
-    lab.run(["upstream-k3s", "upstream-helm"], arch="arm64")
-    assert (f"{K3S}-arm64", "") in lab.server.asked
-    assert not any(path == K3S for path, _range in lab.server.asked)
+def look_into(archive, ref, arch, manifest_digest):
+    """The archive is what was published for that architecture, byte by byte, under the full reference."""
+    with tarfile.open(archive) as tar:
+        blobs = {
+            name.removeprefix("blobs/").replace("/", ":"): tar.extractfile(name).read()
+            for name in tar.getnames()
+            if name.startswith("blobs/")
+        }
+        (described,) = json.load(tar.extractfile("index.json"))["manifests"]
+    assert all(digest(content) == name for name, content in blobs.items())
+    assert described["digest"] == manifest_digest
+    assert described["platform"] == {"os": "linux", "architecture": arch}
+    assert described["annotations"]["io.containerd.image.name"] == ref
+    manifest = json.loads(blobs[manifest_digest])
+    assert json.loads(blobs[manifest["config"]["digest"]])["architecture"] == arch
+    (layer,) = manifest["layers"]
+    assert blobs[layer["digest"]].startswith(f"{ref} for {arch}".encode())
 
 
 def test_check_mode_downloads_nothing(lab):
@@ -240,8 +259,7 @@ def test_the_total_counts_what_an_earlier_run_has(lab):
 
 def test_how_much_of_an_image_is_there_is_told(lab):
     content = b"l" * 3_000_000
-    index, platform = lab.server.add_image("kwok/kwok", "v0.8.0", ARCH, content)
-    lab.image("kwok/kwok")["upstream"] |= {"digest": index, ARCH: platform}
+    lab.image("kwok/kwok")["upstream"] |= lab.server.add_index("kwok/kwok", "v0.8.0", {ARCH: content})
     name = "image registry.k8s.io/kwok/kwok:v0.8.0"
     lab.server.trouble[f"/v2/kwok/kwok/blobs/{digest(content)}"].append(
         trickling(3, until_told(lab, f"{name} {{}} of 3.0 MB in "))
@@ -287,7 +305,7 @@ def test_a_name_that_does_not_exist(lab):
 
 def test_a_registry_that_moved_the_tag_changes_nothing(lab):
     """What counts is the digest."""
-    lab.server.add_image("kwok/kwok", "v0.8.0", ARCH, b"another")
+    lab.server.add_index("kwok/kwok", "v0.8.0", {ARCH: b"another"})
     lab.run(["upstream-image-kwok"])
 
 
@@ -303,6 +321,20 @@ def test_an_image_whose_platform_is_not_the_pinned_one(lab):
     lab.image("kwok/kwok")["upstream"][ARCH] = f"sha256:{'0' * 64}"
     said = lab.fails(["upstream-image-kwok"])
     assert f"its digest is {right}, not sha256:{'0' * 64}" in said
+
+
+def test_an_index_without_the_architecture_is_told(lab):
+    lab.image("kwok/kwok")["upstream"] |= lab.server.add_index("kwok/kwok", "v0.8.0", {"amd64": b"one"})
+    said = lab.fails(["upstream-image-kwok"], arch="arm64")
+    assert "image registry.k8s.io/kwok/kwok:v0.8.0 could not be downloaded" in said
+    assert "arm64" in said
+
+
+def test_the_digest_of_the_other_architecture_is_not_the_pinned_one(lab):
+    pinned = lab.image("kwok/kwok")["upstream"]
+    pinned["amd64"], pinned["arm64"] = pinned["arm64"], pinned["amd64"]
+    said = lab.fails(["upstream-image-kwok"], arch="arm64")
+    assert "registry.k8s.io/kwok/kwok:v0.8.0 for arm64 is not what was pinned" in said
 
 
 def test_a_chart_that_is_not_the_pinned_one(lab):

@@ -116,8 +116,8 @@ class Upstream:
     def place(self):
         return f"127.0.0.1:{self.server.server_address[1]}"
 
-    def add_image(self, repository, tag, arch, content, kind="application/vnd.oci.image.layer.v1.tar+gzip", index=True):
-        """An image of one layer: the digest of its index, that of its platform."""
+    def add_image(self, repository, tag, arch, content, kind="application/vnd.oci.image.layer.v1.tar+gzip"):
+        """An image of one layer under its tag, without an index: its digest."""
         config = json.dumps(
             {"architecture": arch, "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}
         ).encode()
@@ -134,10 +134,14 @@ class Upstream:
                 "layers": [{"mediaType": kind, "digest": digest(content), "size": len(content)}],
             }
         ).encode()
-        self._add(repository, digest(manifest), "application/vnd.oci.image.manifest.v1+json", manifest)
-        if not index:
-            self._add(repository, tag, "application/vnd.oci.image.manifest.v1+json", manifest)
-            return digest(manifest), digest(manifest)
+        for name in (tag, digest(manifest)):
+            self._add(repository, name, "application/vnd.oci.image.manifest.v1+json", manifest)
+        return digest(manifest)
+
+    def add_index(self, repository, tag, contents):
+        """An image for each architecture, and what attests them, as buildx writes it: the pin of all that."""
+        platforms = {arch: self.add_image(repository, arch, arch, content) for arch, content in contents.items()}
+        attested = self.add_image(repository, "attested", "unknown", b"attested")
         listing = json.dumps(
             {
                 "schemaVersion": 2,
@@ -145,16 +149,17 @@ class Upstream:
                 "manifests": [
                     {
                         "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                        "digest": digest(manifest),
-                        "size": len(manifest),
-                        "platform": {"architecture": arch, "os": "linux"},
+                        "digest": platform,
+                        "size": len(self.manifests[repository, platform][1]),
+                        "platform": {"architecture": arch, "os": "unknown" if arch == "unknown" else "linux"},
                     }
+                    for arch, platform in {"unknown": attested, **platforms}.items()
                 ],
             }
         ).encode()
         for name in (tag, digest(listing)):
             self._add(repository, name, "application/vnd.oci.image.index.v1+json", listing)
-        return digest(listing), digest(manifest)
+        return {"digest": digest(listing), **platforms}
 
     def _add(self, repository, name, kind, content):
         self.manifests[repository, name] = (kind, content)
@@ -192,14 +197,14 @@ class Lab:
         self.chart = archive({"fake-gpu-operator/Chart.yaml": b"name: fake-gpu-operator\n"})
         (file,) = self.pins["fake-gpu-operator"]["upstream"]
         file["sha256"] = sha256(self.chart)
-        file["digest"], _ = self.server.add_image(
-            "run-ai/fake-gpu-operator/fake-gpu-operator", "0.2.1", ARCH, self.chart, upstream.CHART_LAYER, index=False
+        file["digest"] = self.server.add_image(
+            "run-ai/fake-gpu-operator/fake-gpu-operator", "0.2.1", "unknown", self.chart, upstream.CHART_LAYER
         )
         for image in self.pins["images"]:
             if "carried_by" not in image["upstream"]:
                 repository, _, tag = image["ref"].partition("/")[2].rpartition(":")
-                index, platform = self.server.add_image(repository, tag, ARCH, image["ref"].encode() * 1000)
-                image["upstream"] |= {"digest": index, ARCH: platform}
+                contents = {arch: f"{image['ref']} for {arch}".encode() * 1000 for arch in pins.ARCHITECTURES}
+                image["upstream"] |= self.server.add_index(repository, tag, contents)
 
     def image(self, word):
         return next(image for image in self.pins["images"] if word in image["ref"])
