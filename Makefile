@@ -25,7 +25,7 @@ BUNDLE := $(addprefix -e bundle_source=,$(BUNDLE_SOURCE))
 help: ## This list
 	@echo 'gsb.fake_gpu_lab: a Kubernetes GPU lab without a GPU'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  One step:      .venv/bin/ansible-playbook lab.yml --tags step6'
 	@echo '  Its origin:    make lab BUNDLE_SOURCE=standin   # or upstream, or auto'
@@ -46,6 +46,10 @@ down: venv ## Remove the lab's machine and all that it left
 .PHONY: bundle
 bundle: venv ## Make the folder of artifacts that the lab is installed from
 	$(ANSIBLE) -i $(INVENTORY) lab.yml --tags bundle $(BUNDLE) $(ARGS)
+
+.PHONY: pins-check
+pins-check: venv ## Which pins have newer releases, as far as upstream can be asked
+	$(VENV)/bin/python -m standins.build.newer $(ARGS)
 
 .PHONY: test
 test: venv ## Everything: linters, units, the lab on a real Kubernetes by molecule
