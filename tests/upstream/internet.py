@@ -43,6 +43,7 @@ FILES, REGISTRY = "127.0.0.1", "127.0.0.2"
 FILE_HOSTS = ("github.com", "get.helm.sh")
 REGISTRY_HOSTS = ("ghcr.io", "registry.k8s.io", "docker.io", "registry-1.docker.io")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsb-fake-gpu-lab"
+INDEX = "application/vnd.oci.image.index.v1+json"
 MODULE = "standins/tools/registry"
 
 
@@ -173,12 +174,10 @@ class Internet:
             for image in self._images():
                 if "carried_by" in image["upstream"]:
                     continue
-                self.within(
-                    *("skopeo", "copy", "--quiet", f"oci-archive:{self.bundle / self._archive(image)}"),
-                    f"docker://{image['ref']}",
-                )
-                digest = self._digest(image["ref"])
-                image["upstream"] |= {"digest": digest, self.arch: digest}
+                layout = self.folder / "layout"
+                platforms = self._index(self.bundle / self._archive(image), layout)
+                self.within("skopeo", "copy", "--quiet", "--all", f"oci:{layout}", f"docker://{image['ref']}")
+                image["upstream"] |= {"digest": self._digest(image["ref"]), **platforms}
             (file,) = self.pins["fake-gpu-operator"]["upstream"]
             (chart,) = (self.bundle / "charts").glob("*.tgz")
             repository = file["url"].removeprefix("oci://")
@@ -187,6 +186,42 @@ class Internet:
                 "sha256": sha256(chart),
                 "digest": self._digest(f"{repository}:{self.pins['fake-gpu-operator']['version']}"),
             }
+
+    def _index(self, archive: Path, layout: Path) -> dict[str, str]:
+        """The layout of an index over an image and the same for the other architecture: the digest of each."""
+        shutil.rmtree(layout, ignore_errors=True)
+        with tarfile.open(archive) as tar:
+            tar.extractall(layout, filter="data")
+        blobs = layout / "blobs/sha256"
+
+        def read(descriptor: dict[str, object]) -> dict[str, object]:
+            return json.loads((blobs / str(descriptor["digest"]).removeprefix("sha256:")).read_text())
+
+        def write(kind: str, document: object, **more: object) -> dict[str, object]:
+            text = json.dumps(document).encode()
+            name = hashlib.sha256(text).hexdigest()
+            (blobs / name).write_bytes(text)
+            return {"mediaType": kind, "digest": f"sha256:{name}", "size": len(text), **more}
+
+        (native,) = json.loads((layout / "index.json").read_text())["manifests"]
+        (other,) = {*pinned.ARCHITECTURES} - {self.arch}
+        manifest = read(native)
+        config = write(manifest["config"]["mediaType"], {**read(manifest["config"]), "architecture": other})
+        foreign = write(native["mediaType"], {**manifest, "config": config})
+        found = {self.arch: native, other: foreign}
+        index = {
+            "schemaVersion": 2,
+            "mediaType": INDEX,
+            "manifests": [
+                {
+                    **{key: one[key] for key in ("mediaType", "digest", "size")},
+                    "platform": {"os": "linux", "architecture": arch},
+                }
+                for arch, one in found.items()
+            ],
+        }
+        (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [write(INDEX, index)]}))
+        return {arch: one["digest"] for arch, one in found.items()}
 
     def _digest(self, reference: str) -> str:
         raw = self.within("skopeo", "inspect", "--raw", f"docker://{reference}", capture_output=True).stdout
@@ -229,7 +264,12 @@ class Internet:
             )
         ]
         log.close()
-        self._wait_for_servers()
+        try:
+            self._wait_for_servers()
+        except BaseException:
+            # A with statement that was not entered is not left.
+            self.__exit__()
+            raise
         return self
 
     def _wait_for_servers(self) -> None:
@@ -244,7 +284,6 @@ class Internet:
             if done.returncode == 0:
                 probes.pop(0)
             elif time.monotonic() > deadline:
-                self.__exit__()
                 raise TimeoutError((self.folder / "servers.log").read_text()[-2000:])
             else:
                 time.sleep(0.1)

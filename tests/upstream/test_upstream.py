@@ -22,6 +22,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import internet as upstream
 
+from ansible_collections.gsb.fake_gpu_lab.standins.build import pins as pinned
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUNDLE = upstream.CACHE / "bundle"
 
@@ -143,3 +145,38 @@ def test_a_full_disk_is_told_and_nothing_is_broken(bundle, tmp_path):
     assert not (tmp_path / "bundle").exists()
     status, output = bundle("upstream")
     assert status == 0, output
+
+
+def test_pins_are_filled_in_from_what_the_registry_has(internet, tmp_path):
+    """As it is typed once before a release; what it wrote is what the download takes."""
+    path = tmp_path / "pins.yml"
+    before = (ROOT / pinned.FILE).read_text()
+    path.write_text(before)
+
+    def pin(*options):
+        done = internet.within(
+            *(pathlib.Path(sys.executable).with_name("ansible-playbook"), ROOT / "playbooks/pin.yml", *options),
+            *("-e", f"bundle_pins_file={path}"),
+            capture_output=True,
+            cwd=ROOT,
+        )
+        return changed(done.stdout)
+
+    known = pinned.Pins.load(path)
+    assert known.unpinned("amd64")
+    assert (pin("--check"), path.read_text()) == (1, before)
+    assert pin() == 1
+    filled = pinned.Pins.load(path)
+    assert filled.unpinned("amd64") == filled.unpinned("arm64") == []
+    there = pinned.Pins(internet.pins)
+    assert filled.chart() == there.chart()
+    asked = {image.ref for image in known.upstream_images("amd64") if not image.digest and not image.carried_by}
+    assert len(asked) == 6
+    for arch in pinned.ARCHITECTURES:
+        ours, theirs = ({image.ref: image for image in one.upstream_images(arch)} for one in (filled, there))
+        assert {ref: ours[ref] for ref in asked} == {ref: theirs[ref] for ref in asked}
+        assert {ref: ours[ref] for ref in ours.keys() - asked} == {
+            image.ref: image for image in known.upstream_images(arch) if image.ref not in asked
+        }
+    after = path.read_text()
+    assert (pin(), path.read_text()) == (0, after)
