@@ -322,6 +322,8 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("command", nargs="*", help="run in the namespace")
     options = parser.parse_args()
+    # Whoever is stopped leaves no namespace.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     internet = Internet(options.folder.absolute(), options.bundle.absolute())
     internet.fill()
     with internet:
@@ -338,4 +340,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--files"]:
         serve_files(Path(sys.argv[2]))
     else:
-        sys.exit(main())
+        try:
+            sys.exit(main())
+        except KeyboardInterrupt:
+            sys.exit("internet: stopped")
