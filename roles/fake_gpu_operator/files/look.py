@@ -16,6 +16,7 @@ import time
 
 import yaml
 
+K3S = "/usr/local/bin/k3s"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REGISTERS_WITHIN = 20
 UTC = datetime.timezone.utc
@@ -357,7 +358,7 @@ def host_now():
 
 def look(want):
     status, out, error = run(
-        "kubectl", "--kubeconfig", want["kubeconfig"], "--namespace", want["namespace"], "--request-timeout=20s",
+        K3S, "kubectl", "--kubeconfig", want["kubeconfig"], "--namespace", want["namespace"], "--request-timeout=20s",
         "get", "nodes,secrets,configmaps,deployments,daemonsets,pods", "--output=json",
     )  # fmt: skip
     if status:
