@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""What runs on a host has to be read by its Python, the oldest of which is 3.9; what runs in the client's environment, by 3.10."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FILES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("roles/*/files/*.py", "plugins/modules/*.py", "plugins/module_utils/*.py", "tests/hosts/picture.py")
+    for path in ROOT.glob(pattern)
+)
+
+
+def newer_than_3_9(text):
+    """What Python 3.9 would stumble over: its grammar, and `X | Y` in annotations that it evaluates."""
+    tree = ast.parse(text, feature_version=(3, 9))
+    postponed = any(
+        isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.names[0].name == "annotations"
+        for node in tree.body
+    )
+    hints = [
+        hint
+        for node in ast.walk(tree)
+        for hint in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if hint is not None
+    ]
+    return [
+        ast.unparse(hint)
+        for hint in hints
+        if not postponed
+        and any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr) for part in ast.walk(hint))
+    ]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_python_3_9_reads_it(file):
+    assert newer_than_3_9((ROOT / file).read_text(encoding="utf-8")) == []
+
+
+def test_the_check_can_fail():
+    assert newer_than_3_9("def f(x: int | None): ...\n") == ["int | None"]
+    assert newer_than_3_9("from __future__ import annotations\n\n\ndef f(x: int | None): ...\n") == []
+    with pytest.raises(SyntaxError):
+        newer_than_3_9("match 1:\n    case 1: ...\n")
+    assert len(FILES) > 10
