@@ -20,7 +20,9 @@ DEFAULTS = {
     "memory_mib": 3500,
     "disk_gib": 6,
     "supported": {},
+    "python": "python3",
     "pythons": ["3.10", "3.11", "3.12", "3.13"],
+    "tools": {},
 }
 PORTS = {
     6443: "the API server",
@@ -30,6 +32,11 @@ PORTS = {
     10259: "the scheduler",
 }
 LISTEN = "0A"
+# What overlayfs cannot stack the layers of images on.
+UNSTACKABLE = ("aufs", "overlay", "nfs", "nfs4", "9p", "vfat", "exfat")
+MANAGERS = {"apt-get": "apt-get install", "dnf": "dnf install", "zypper": "zypper install", "pacman": "pacman -S"}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ASK_PYTHON = "import importlib.util as u, sys; print('%d.%d' % sys.version_info[:2], bool(u.find_spec('ensurepip')))"
 
 
 def text(path, root="/"):
@@ -94,6 +101,23 @@ def owners(inodes, root="/proc"):
     return found
 
 
+def filesystem(place, mounts):
+    """Type of the file system that a folder is on, from proc_pid_mounts."""
+    found = ("", "")
+    for line in mounts.splitlines():
+        fields = line.split()
+        at = fields[1].replace("\\040", " ").rstrip("/")
+        if (place == at or place.startswith(at + "/")) and len(at) >= len(found[0]):
+            found = (at, fields[2])
+    return found[1]
+
+
+def python_here(name):
+    """Version of a Python, and whether it can make virtual environments."""
+    version, _space, venv = run(name, "-c", ASK_PYTHON).partition(" ")
+    return version, venv == "True"
+
+
 def others(root="/"):
     """Other Kubernetes distributions on this host, by what they leave."""
     marks = {
@@ -106,7 +130,8 @@ def others(root="/"):
     return sorted(name for name, path in marks.items() if os.path.exists(os.path.join(root, path)))
 
 
-def see():
+def see(want):
+    python, venv = python_here(want["python"])
     sockets = listening([text("/proc/net/tcp"), text("/proc/net/tcp6")])
     taken = {port: inode for port, inode in sockets.items() if port in PORTS}
     names = owners(set(taken.values())) if taken else {}
@@ -117,14 +142,18 @@ def see():
     return {
         "root": os.geteuid() == 0,
         "systemd": os.path.isdir("/run/systemd/system"),
-        "python": "{}.{}".format(*sys.version_info[:2]),
-        "venv": any(os.path.exists(os.path.join(path, "ensurepip")) for path in sys.path),
+        "python": python,
+        "venv": venv,
+        "other_pythons": [one for one in want["pythons"] if python_here(f"python{one}")[0] == one],
+        "tools": sorted(name for name in want["tools"] if shutil.which(name, path=PATH)),
+        "manager": next((name for name in MANAGERS if shutil.which(name, path=PATH)), ""),
         "release": release(text("/etc/os-release") or text("/usr/lib/os-release")),
         "cgroup": 2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
         "controllers": text("/sys/fs/cgroup/cgroup.controllers").split(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_mib": int(memory[1]) // 1024 if memory else 0,
         "disk": {"place": place, "free_gib": shutil.disk_usage(place).free / 2**30},
+        "filesystem": filesystem(place, text("/proc/self/mounts")),
         "k3s": os.path.exists("/usr/local/bin/k3s") or os.path.exists("/etc/systemd/system/k3s.service"),
         "route": default_route(text("/proc/net/route"), text("/proc/net/ipv6_route")),
         "nameservers": nameservers(text("/etc/resolv.conf")),
@@ -158,16 +187,27 @@ def judge(seen, want):
     ):
         known = ", ".join(f"{name} {one}" for name, versions in want["supported"].items() for one in versions)
         warnings.append(f"This is {distribution} {version}".rstrip() + f"; the lab is made for {known}.")
-    if seen["python"] not in want["pythons"]:
+    install = MANAGERS.get(seen["manager"], "install")
+    if not seen["python"] or seen["python"] not in want["pythons"]:
+        is_now = f"is {seen['python']}" if seen["python"] else "is not there"
+        here = seen["other_pythons"]
         problems.append(
-            f"python3 is {seen['python']}; the Kubernetes client in the bundle is for {', '.join(want['pythons'])}. "
-            "Next: set ansible_python_interpreter to one of these."
+            f"{want['python']} {is_now}; the Kubernetes client in the bundle is for {', '.join(want['pythons'])}. Next: "
+            + (f"set lab_host_python to python{here[-1]}, which is here." if here else "")
+            + (
+                ""
+                if here
+                else f"{install} python{want['pythons'][2]}, and set lab_host_python to python{want['pythons'][2]}."
+            )
         )
-    packages = [] if seen["venv"] else ["python3-venv"]
+    packages = [package for name, package in sorted(want["tools"].items()) if name not in seen["tools"]]
+    why = [f"{name} is missing" for name in sorted(want["tools"]) if name not in seen["tools"]]
+    if seen["python"] and not seen["venv"]:
+        plain = want["python"] == "python3"
+        packages.append("python3-venv" if plain else f"{os.path.basename(want['python'])}-venv")
+        why.append(f"{want['python']} cannot make virtual environments (there is no ensurepip)")
     if packages and not (want["install_packages"] and distribution in ("debian", "ubuntu")):
-        problems.append(
-            "python3 cannot make virtual environments (there is no ensurepip). Next: apt-get install python3-venv"
-        )
+        problems.append(f"{', and '.join(why)}. Next: {install} {' '.join(packages)}")
         packages = []
     if seen["cgroup"] == 1 and not want["cgroup_v1"]:
         problems.append(
@@ -189,6 +229,11 @@ def judge(seen, want):
     if not seen["k3s"] and seen["disk"]["free_gib"] < want["disk_gib"]:
         problems.append(
             f"{seen['disk']['free_gib']:.1f} GiB are free at {seen['disk']['place']}, {want['disk_gib']} are needed. Next: make room."
+        )
+    if seen["filesystem"] in UNSTACKABLE:
+        problems.append(
+            f"{seen['disk']['place']} is on {seen['filesystem']}, on which the layers of images cannot be stacked. "
+            "Next: mount an ext4 or xfs at /var/lib/rancher."
         )
     if not seen["route"]:
         problems.append(
@@ -213,7 +258,8 @@ def judge(seen, want):
         )
     if seen["synchronized"] == "no":
         warnings.append(
-            "The clock is not synchronized; certificates are not valid before the time at which they were made."
+            "The clock is not synchronized; certificates are not valid before the time at which they were made. "
+            "Next: timedatectl set-ntp true"
         )
     if seen["swap"]:
         warnings.append(
@@ -234,5 +280,6 @@ def judge(seen, want):
 
 
 if __name__ == "__main__":
-    found = see()
-    print(json.dumps({"seen": found, **judge(found, {**DEFAULTS, **json.loads(sys.argv[1])})}))
+    wanted = {**DEFAULTS, **json.loads(sys.argv[1])}
+    found = see(wanted)
+    print(json.dumps({"seen": found, **judge(found, wanted)}))

@@ -23,19 +23,26 @@ SPEC.loader.exec_module(look)
 
 WANT = {
     **look.DEFAULTS,
-    "supported": yaml.safe_load((ROOT / "roles/host/vars/main.yml").read_text())["__host_look_for"]["supported"],
+    **{
+        name: yaml.safe_load((ROOT / "roles/host/vars/main.yml").read_text())["__host_look_for"][name]
+        for name in ("supported", "tools")
+    },
 }
 GOOD = {
     "root": True,
     "systemd": True,
     "python": "3.11",
     "venv": True,
+    "other_pythons": [],
+    "tools": ["iptables"],
+    "manager": "apt-get",
     "release": {"ID": "debian", "VERSION_ID": "12"},
     "cgroup": 2,
     "controllers": ["cpuset", "cpu", "io", "memory", "pids"],
     "cpus": 2,
     "memory_mib": 3900,
     "disk": {"place": "/var/lib", "free_gib": 20.0},
+    "filesystem": "ext4",
     "k3s": False,
     "route": True,
     "nameservers": ["192.0.2.1"],
@@ -71,7 +78,8 @@ def test_a_good_host_has_nothing_to_say(release):
 PROBLEMS = [
     ({"root": False}, "as root", "ansible_become"),
     ({"systemd": False}, "systemd does not run", "boots systemd"),
-    ({"python": "3.9"}, "python3 is 3.9", "ansible_python_interpreter"),
+    ({"python": "3.9"}, "python3 is 3.9", "apt-get install python3.12, and set lab_host_python to python3.12"),
+    ({"filesystem": "nfs4"}, "/var/lib is on nfs4", "mount an ext4 or xfs at /var/lib/rancher"),
     ({"cgroup": 1, "controllers": []}, "cgroup v1", "unified_cgroup_hierarchy=1"),
     ({"controllers": ["cpu", "pids"]}, "no cgroup controller cpuset, memory", "cgroup_enable=memory"),
     ({"cpus": 1}, "1 CPU is there, 2 are needed", "give the machine more"),
@@ -152,6 +160,51 @@ def test_the_package_that_is_missing_is_installed_where_that_is_known_and_wanted
         told = look.judge({**GOOD, "venv": False, **seen}, {**WANT, **want})
         assert told["packages"] == []
         assert "apt-get install python3-venv" in told["problems"][0]
+
+
+def test_all_packages_that_are_missing_are_one_list():
+    lacks = {"venv": False, "tools": []}
+    assert look.judge({**GOOD, **lacks}, WANT)["packages"] == ["iptables", "python3-venv"]
+    (said,) = look.judge({**GOOD, **lacks}, {**WANT, "install_packages": False})["problems"]
+    assert said.startswith("iptables is missing, and python3 cannot make virtual environments")
+    assert said.endswith("Next: apt-get install iptables python3-venv")
+
+
+ROCKY = {"release": {"ID": "rocky", "VERSION_ID": "9.6"}, "manager": "dnf", "python": "3.9"}
+
+
+def test_enterprise_linux_has_an_old_python_and_another_beside_it():
+    (said,) = judged(**ROCKY)[0]
+    assert said.endswith("Next: dnf install python3.12, and set lab_host_python to python3.12.")
+    (said,) = judged(**ROCKY, other_pythons=["3.11", "3.12"])[0]
+    assert said.endswith("Next: set lab_host_python to python3.12, which is here.")
+    assert look.judge({**GOOD, **ROCKY, "python": "3.12"}, {**WANT, "python": "python3.12"})["problems"] == []
+    (said,) = look.judge({**GOOD, "python": ""}, {**WANT, "python": "python3.12"})["problems"]
+    assert said.startswith("python3.12 is not there;")
+    (said,) = judged(**{**ROCKY, "python": "3.12", "tools": []})[0]
+    assert said == "iptables is missing. Next: dnf install iptables"
+
+
+def test_another_pythons_package_has_its_name():
+    told = look.judge({**GOOD, "venv": False}, {**WANT, "python": "/usr/bin/python3.11"})
+    assert told["packages"] == ["python3.11-venv"]
+
+
+def test_a_python_says_its_version_and_whether_it_makes_environments(tmp_path):
+    version = "{}.{}".format(*sys.version_info[:2])
+    assert look.python_here(sys.executable) == (version, True)
+    assert look.python_here(str(tmp_path / "none")) == ("", False)
+
+
+MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /var/lib tmpfs rw 0 0\noverlay /var/lib/rancher overlay rw 0 0\nnfs /var/l nfs rw 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [("/var/lib/rancher", "overlay"), ("/var/lib/kubelet", "tmpfs"), ("/var/log", "ext4"), ("/", "ext4")],
+)
+def test_the_file_system_of_a_folder(place, found):
+    assert look.filesystem(place, MOUNTS) == found
 
 
 ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
