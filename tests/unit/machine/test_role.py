@@ -64,6 +64,12 @@ def test_nspawn_binds_only_what_the_host_has(settings):
     assert not [word for word in command if word.startswith("--bind")]
 
 
+def test_pid_1_is_told_of_cgroup_v1_where_that_is_all_there_is(settings):
+    word = "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"
+    assert nspawn_command(settings, plan(cgroup_v1=True, private_run=True))[-1] == word
+    assert word not in nspawn_command(settings, plan())
+
+
 def tool(command, program=(sys.executable, "-B"), files=ROLE / "files", **values):
     settings = {
         "name": "gsb-lab",

@@ -211,6 +211,9 @@ def nspawn_command(settings: Settings, plan: dict[str, Any]) -> list[str]:
         command.append("--bind=/dev/fuse")
     if plan["modules"]:
         command.append("--bind-ro=/lib/modules")
+    if plan["workarounds"]["cgroup_v1"]:
+        # For PID 1: from version 256 on, systemd boots on cgroup v1 only when it is told so.
+        command.append("SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
     if plan["workarounds"]["private_run"]:
         # Where /run is a plain folder, systemd-nspawn refuses to clean up its mounts there.
         inner = 'mount -t tmpfs -o mode=0755 tmpfs /run && exec "$@"'
