@@ -22,6 +22,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gotool
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsb-fake-gpu-lab"
@@ -49,6 +52,9 @@ def lint() -> None:
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
     run("ansible-lint", "--offline", "--strict")
+    # Not by way of what happens to be installed here: its own rules are the same everywhere.
+    actionlint = gotool.program("actionlint", "github.com/rhysd/actionlint/cmd/actionlint")
+    run(actionlint, "-shellcheck=", "-pyflakes=", *sorted((ROOT / ".github" / "workflows").glob("*.yml")))
 
 
 def unit() -> None:
@@ -169,7 +175,7 @@ STAGES = (
         beside=True,
     ),
     Stage("upstream", "the download by upstream's names, and the lab from it", upstream, ("bundle",), beside=True),
-    Stage("lint", "yamllint, ruff, ansible-lint (production)", lint),
+    Stage("lint", "yamllint, ruff, ansible-lint (production), actionlint", lint),
     Stage("unit", "unit tests", unit),
     Stage("machine", "the embedded machine: side by side, killed, rebooted, removed", machine),
     Stage("default", "molecule: bare machine to report.json, reboot, repair", molecule("default"), ("bundle",)),

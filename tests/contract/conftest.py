@@ -11,6 +11,7 @@ They stop, kill and restart things on the host, so the host is always named:
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sys
 import time
@@ -23,6 +24,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 def pytest_configure(config):
     if not config.getoption("hosts") and not config.option.collectonly:
         raise pytest.UsageError("name the host to test: --hosts=ssh://root@ADDRESS or --hosts=ansible://gpu_lab")
+    # Without an activated environment testinfra would not find Ansible's own commands.
+    os.environ["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
 
 
 class Cluster:

@@ -11,7 +11,9 @@ KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
 OPEN_PORTS = {22, 6443, 10250}
 OPERATOR = "ghcr.io/run-ai/fake-gpu-operator"
 PINNED = {
+    # The stand-in's, and that of k3s' own archive.
     "docker.io/rancher/mirrored-coredns-coredns:1.14.2",
+    "docker.io/rancher/mirrored-coredns-coredns:1.14.6",
     "registry.k8s.io/kwok/kwok:v0.8.0",
     "registry.k8s.io/e2e-test-images/busybox:1.36.1-1",
     "docker.io/library/ubuntu:24.04",

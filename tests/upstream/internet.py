@@ -35,6 +35,7 @@ if __name__ == "__main__":
 from cryptography import x509
 
 from ansible_collections.gsb.fake_gpu_lab.standins.build import pins as pinned
+from ansible_collections.gsb.fake_gpu_lab.tests import gotool
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.bundle.upstream_server import Upstream
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import apiserver
 
@@ -44,7 +45,6 @@ FILE_HOSTS = ("github.com", "get.helm.sh")
 REGISTRY_HOSTS = ("ghcr.io", "registry.k8s.io", "docker.io", "registry-1.docker.io")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsb-fake-gpu-lab"
 INDEX = "application/vnd.oci.image.index.v1+json"
-MODULE = "standins/tools/registry"
 
 
 def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -57,19 +57,8 @@ def sha256(path: Path) -> str:
 
 
 def registry_program() -> Path:
-    """CNCF distribution, built once for its go.sum."""
-    source = ROOT / MODULE
-    key = hashlib.sha256((source / "go.mod").read_bytes() + (source / "go.sum").read_bytes()).hexdigest()[:16]
-    program = CACHE / "test" / f"registry-{key}"
-    if not program.exists():
-        print("internet: building the registry (a minute or two the first time)", flush=True)
-        program.parent.mkdir(parents=True, exist_ok=True)
-        beside = program.with_suffix(f".{os.getpid()}")
-        package = "github.com/distribution/distribution/v3/cmd/registry"
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
-        run("go", "build", "-C", source, "-trimpath", "-o", beside, package, env=environment)
-        beside.replace(program)
-    return program
+    """CNCF distribution."""
+    return gotool.program("registry", "github.com/distribution/distribution/v3/cmd/registry")
 
 
 class Internet:
