@@ -20,25 +20,12 @@ options:
     type: str
     choices: [auto, upstream, standin]
     default: auto
-  arch:
-    description: Architecture of the host that is installed; that of the controller by default.
-    type: str
-    choices: [amd64, arm64]
-  pins:
-    description: Another file of pins, of the form of C(roles/bundle/vars/pins.yml).
-    type: path
-  mirrors:
-    description: Other places for upstream's names, by name; these are asked instead.
-    type: dict
-    default: {}
-  allow_unpinned:
-    description: Whether V(auto) may choose upstream when some of its artifacts have no pinned checksum.
-    type: bool
-    default: false
   timeout:
     description: Seconds that one name may take to answer.
     type: int
     default: 3
+extends_documentation_fragment:
+  - gsb.fake_gpu_lab.bundle.upstream
 attributes:
   check_mode:
     support: full

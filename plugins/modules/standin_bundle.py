@@ -16,24 +16,8 @@ description:
     built again.
   - Runs on the controller, as an action plugin, so that it can say what it does while it does it.
   - The same builder is a command, C(python3 -m standins.build) in the checkout.
-options:
-  bundle_dir:
-    description: Folder that is put together. It is replaced as a whole.
-    type: path
-    required: true
-  cache_dir:
-    description: Folder where built parts, logs and times are kept.
-    type: path
-    required: true
-  verify:
-    description: Read every file again and compare its sha256, instead of trusting its size and time.
-    type: bool
-    default: false
-  rebuild:
-    description: Parts to build again, and all that is made of them, whatever the cache holds.
-    type: list
-    elements: str
-    default: []
+extends_documentation_fragment:
+  - gsb.fake_gpu_lab.bundle
 attributes:
   check_mode:
     support: full

@@ -15,39 +15,9 @@ description:
   - Nothing is used before its sha256 or digest is the one that is pinned. What broke off is gone on with by the next run.
   - At most two parts are downloaded at a time, by C(curl), C(skopeo) and C(pip). C(HTTPS_PROXY), C(ALL_PROXY) and C(NO_PROXY) are heeded.
   - Runs on the controller, as an action plugin, so that it can say what it does while it does it.
-options:
-  bundle_dir:
-    description: Folder that is put together. It is replaced as a whole.
-    type: path
-    required: true
-  cache_dir:
-    description: Folder where downloads, logs and times are kept.
-    type: path
-    required: true
-  arch:
-    description: Architecture of the host that is installed; that of the controller by default.
-    type: str
-    choices: [amd64, arm64]
-  pins:
-    description: Another file of pins, of the form of C(roles/bundle/vars/pins.yml).
-    type: path
-  mirrors:
-    description: Other places for upstream's names, by name.
-    type: dict
-    default: {}
-  allow_unpinned:
-    description: Whether artifacts without a pinned checksum are downloaded. The manifest names them.
-    type: bool
-    default: false
-  verify:
-    description: Read every file again and compare its sha256, instead of trusting its size and time.
-    type: bool
-    default: false
-  rebuild:
-    description: Parts to download again, whatever the cache holds.
-    type: list
-    elements: str
-    default: []
+extends_documentation_fragment:
+  - gsb.fake_gpu_lab.bundle
+  - gsb.fake_gpu_lab.bundle.upstream
 attributes:
   check_mode:
     support: full
