@@ -44,13 +44,14 @@ class Outcome:
 
 
 class Playbooks:
-    def __init__(self, inventory: str) -> None:
+    def __init__(self, inventory: str, *more: str) -> None:
         self.inventory = inventory
+        self.inventories = [word for one in (inventory, *more) for word in ("-i", one)]
 
     def start(self, *arguments: str, playbook: str = "lab.yml", **env: str) -> subprocess.Popen[str]:
         """A run in a session of its own, so that it can be killed with all that it started."""
         return subprocess.Popen(
-            ["ansible-playbook", "-i", self.inventory, playbook, *arguments],
+            ["ansible-playbook", *self.inventories, playbook, *arguments],
             cwd=ROOT,
             env={
                 **os.environ,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,10 +22,18 @@ SCENARIO = Path(os.environ.get("MOLECULE_EPHEMERAL_DIRECTORY", "."))
 
 
 @pytest.fixture(scope="session")
-def playbooks(request):
+def playbooks(request, tmp_path_factory):
+    """The playbooks as the user somebody types them, who is not root and whose sudo finds no /usr/local/bin."""
     inventory = request.config.getoption("--ansible-inventory")
     assert inventory, "give the inventory of the host under test: --connection=ansible --ansible-inventory=FILE"
-    return Playbooks(str(Path(inventory).resolve()))
+    listed = subprocess.run(
+        ["ansible-inventory", "-i", inventory, "--list"], capture_output=True, text=True, check=True
+    )
+    somebody = {"ansible_user": "somebody", "ansible_become": True}
+    hosts = dict.fromkeys(json.loads(listed.stdout)["gpu_lab"]["hosts"], somebody)
+    more = tmp_path_factory.mktemp("inventory") / "somebody.yml"
+    more.write_text(json.dumps({"gpu_lab": {"hosts": hosts}}))
+    return Playbooks(str(Path(inventory).resolve()), str(more))
 
 
 @pytest.fixture(scope="session")

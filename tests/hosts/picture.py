@@ -13,7 +13,7 @@ import sys
 FOLDERS = ("/etc", "/home", "/opt", "/root", "/run", "/tmp", "/usr", "/var")
 # What no installation of ours could be meant by: other programs' work at any time.
 RESTLESS_FILES = re.compile(
-    r"/run/(systemd|user|udev|log|sshd|dbus|lock|utmp)\b|/run/credentials|/run/\.\w|/var/log/(journal|wtmp|btmp|lastlog)\b"
+    r"/run/(systemd|user|udev|log|sshd|dbus|lock|utmp|sudo)\b|/run/credentials|/run/\.\w|/var/log/(journal|wtmp|btmp|lastlog)\b"
     r"|/var/lib/systemd/(timers|random-seed)|/root/\.ansible\b|/tmp/(systemd-private|\.ansible|ansible)|/var/tmp/systemd-private"
     r"|/home/\w+/\.ansible\b|.*/__pycache__\b|.*\.pyc$"
 )
@@ -149,7 +149,11 @@ def picture():
         ),
         "namespaces": listed(run("ip", "netns", "list")),
         "rules": listed(rules()),
-        "mounts": {line.split()[1]: line.split()[2] for line in text("/proc/self/mounts").splitlines()},
+        "mounts": {
+            line.split()[1]: line.split()[2]
+            for line in text("/proc/self/mounts").splitlines()
+            if not line.split()[1].startswith("/run/user/")
+        },
         "control groups": listed(control_groups()),
         "files": files(FOLDERS),
         "units": {line.split()[0]: " ".join(line.split()[1:2]) for line in units if line.split()},

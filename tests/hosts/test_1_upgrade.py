@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pytest
@@ -63,6 +64,15 @@ def upgrade(playbooks, second):
     ]
 
 
+def test_somebody_who_is_not_root_finds_everything_done(host, playbooks, tmp_path):
+    report = tmp_path / "verdicts.json"
+    outcome = playbooks.run("-e", f"verify_report={report}", playbook="playbooks/verify.yml")
+    assert (outcome.status, outcome.changed) == (0, 1), outcome.output
+    assert json.loads(report.read_text())["done"]
+    assert report.stat().st_uid == os.geteuid()
+    assert "somebody : " in host.check_output("journalctl --quiet --no-pager _COMM=sudo")
+
+
 def test_a_run_that_is_killed_between_copy_and_restart_leaves_the_old_one_running(
     host, playbooks, first, second, upgrade, lives_before
 ):
@@ -91,6 +101,13 @@ def test_the_next_run_upgrades_everything(host, playbooks, second, upgrade):
     assert (release["chart"], release["status"]) == (f"fake-gpu-operator-{wanted['fake-gpu-operator']}", "deployed")
     told = json.loads(host.check_output("cat /etc/gsb-fake-gpu-lab.json"))["versions"]
     assert {name: told[name] for name in wanted} == wanted
+
+
+def test_what_was_written_belongs_to_root(host, lives_before):
+    config = host.file("/etc/rancher/k3s/k3s.yaml")
+    assert (config.user, config.group, config.mode) == ("root", "root", 0o600)
+    folders = "/opt/gsb-fake-gpu-lab /root/gsb-fake /etc/rancher /etc/gsb-fake-gpu-lab.json /usr/local/bin"
+    assert host.check_output(f"find {folders} ! -user root") == ""
 
 
 def test_nodes_stay_and_have_the_size(host, lives_before):

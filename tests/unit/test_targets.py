@@ -8,6 +8,7 @@ import ast
 import pathlib
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = sorted(
@@ -49,3 +50,40 @@ def test_the_check_can_fail():
     with pytest.raises(SyntaxError):
         newer_than_3_9("match 1:\n    case 1: ...\n")
     assert len(FILES) > 10
+
+
+# In folders where every sudo looks.
+EVERYWHERE = {
+    *("python3", "flock", "journalctl", "find", "pgrep", "id"),
+    *("dpkg-query", "tar"),
+}
+
+
+def commands(tasks):
+    for task in tasks or []:
+        for inner in ("block", "rescue", "always"):
+            yield from commands(task.get(inner))
+        command = task.get("ansible.builtin.command")
+        if isinstance(command, str):
+            yield command
+        elif command:
+            yield command.get("cmd") or command["argv"]
+
+
+def program(command):
+    """The first word, where it is not a variable's."""
+    word = command.split()[0] if isinstance(command, str) else str(command[0])
+    return "" if word.startswith("{{") else word
+
+
+@pytest.mark.parametrize("file", sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("roles/*/tasks/*.yml")))
+def test_commands_are_found_by_any_sudo(file):
+    """On some systems sudo does not look in /usr/local/bin, where the lab puts its commands."""
+    tasks = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
+    named = {program(command) for command in commands(tasks)} - {""}
+    assert {name for name in named if not name.startswith("/")} <= EVERYWHERE
+
+
+def test_the_check_of_commands_can_fail():
+    tasks = [{"block": [{"ansible.builtin.command": {"argv": ["kubectl", "get", "nodes"]}}]}]
+    assert [program(command) for command in commands(tasks)] == ["kubectl"]
