@@ -131,6 +131,15 @@ def connection_options() -> dict[str, t.Any]:
     return copy.deepcopy(AUTH_ARG_SPEC)
 
 
+def _children() -> set[int]:
+    """The processes that this one has started, where /proc tells."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as handle:
+            return set(map(int, handle.read().split()))
+    except (OSError, ValueError):
+        return set()
+
+
 @contextlib.contextmanager
 def time_limit(seconds: float) -> t.Iterator[None]:
     """Bound everything inside: name lookup, credential helpers, a server that drips its answer."""
@@ -138,12 +147,17 @@ def time_limit(seconds: float) -> t.Iterator[None]:
     def ring(_number: int, _frame: t.Any) -> t.NoReturn:
         raise _TimeIsUp
 
+    others = _children()
     before = signal.signal(signal.SIGALRM, ring)
     # It rings again: a first ring inside a destructor is lost.
     signal.setitimer(signal.ITIMER_REAL, seconds, 1)
     try:
         yield
     except _TimeIsUp as up:
+        # A credential plugin that hangs would outlive this process.
+        for child in _children() - others:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGTERM)
         where = f" (waiting for {up})" if str(up) else ""
         text = f"no complete answer from the API server within {seconds:g} seconds{where}"
         raise KubeError("unreachable", text) from None
@@ -269,6 +283,9 @@ class Reader:
         if IMPORT_ERROR is not None:
             raise KubeError("library", f"{sys.executable} cannot import the Python library kubernetes: {IMPORT_ERROR}")
         self._complaints = _Complaints()
+        given = module.params.get("kubeconfig")
+        if not isinstance(given, (str, dict, type(None))):
+            raise KubeError("config", f"kubeconfig: must be a path or the content of a kubeconfig, not {given!r}")
         try:
             # These build the client's settings from the module's options, K8S_AUTH_* and kubeconfig files
             # without asking the server anything, unlike get_api_client(), which starts with a discovery.
@@ -302,6 +319,8 @@ class Reader:
             # Ansible masks the value of that option wherever it is printed.
             if given:
                 return "the file that the option kubeconfig names is not there"
+            if self._auth.get("host"):
+                return "host alone is not enough: give api_key, or username and password, or client_cert and client_key with it"
             return f"there is no kubeconfig {' or '.join(paths)}. Give the path of one by the option kubeconfig, or KUBECONFIG"
         if self._auth.get("context"):
             with contextlib.suppress(Exception):

@@ -63,6 +63,7 @@ options:
     description:
       - Look again until the cluster is so. When it is not in O(wait_timeout) seconds, the module fails and writes nothing.
       - All that is given must be true in one look. There is no waiting in check mode.
+      - An API server that is away meanwhile is asked again, too.
     type: dict
     suboptions:
       free:
@@ -364,6 +365,11 @@ dest:
   returned: when O(dest) is given
   type: str
   sample: /root/gsb-fake/report.json
+path:
+  description: The file itself.
+  returned: when O(dest) is a link to it
+  type: str
+  sample: /srv/reports/report.json
 details_dest:
   description: The file with the details.
   returned: when O(details_dest) is given
@@ -408,7 +414,7 @@ size:
   type: int
   sample: 102
 state:
-  description: What O(dest) is; V(link) for a link to the file.
+  description: What O(dest) is, or the file that it is a link to.
   returned: when O(dest) is given and exists
   type: str
   sample: file
@@ -426,6 +432,7 @@ details_backup_file:
 
 import json
 import os
+import re
 import stat
 import tempfile
 import time
@@ -437,6 +444,12 @@ from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account, 
 
 #: Entries of a list of details, unless they are to be full.
 SHOWN = 20
+#: Seconds that an option may name: a week.
+LONGEST = 7 * 24 * 3600
+#: A qualified name with a DNS subdomain before the slash (apimachinery: IsQualifiedName).
+EXTENDED_RESOURCE = re.compile(
+    r"(?=.{1,253}/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.A
+)
 LISTS = ("nodes", "waiting", "differences", "orphans", "overcommitted", "terminating")
 
 
@@ -444,25 +457,29 @@ class Unwritable(Exception):
     pass
 
 
-def current(dest: str) -> bytes | None:
+def current(dest: str, unsafe_writes: bool = False) -> bytes | None:
     """What the file holds, None when there is none; refuses a place where no file can be put."""
-    folder = os.path.dirname(os.path.abspath(dest))
+    folder = os.path.dirname(os.path.realpath(dest))
     if not os.path.isdir(folder):
         raise Unwritable(f"{folder} is not a folder; make it first")
     try:
         status = os.stat(dest)
     except FileNotFoundError:
+        status = None
         if os.path.islink(dest):
             raise Unwritable(f"{dest} is a link to nothing") from None
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise Unwritable(f"{folder} cannot be written to") from None
-        return None
     except OSError as error:
         raise Unwritable(f"{dest}: {error.strerror}") from error
-    if stat.S_ISDIR(status.st_mode):
+    if status and stat.S_ISDIR(status.st_mode):
         raise Unwritable(f"{dest} is a folder, not a file")
-    if not stat.S_ISREG(status.st_mode):
+    if status and not stat.S_ISREG(status.st_mode):
         raise Unwritable(f"{dest} is not a regular file")
+    # A file is replaced by another one in its folder.
+    in_place = unsafe_writes and status and os.access(dest, os.W_OK)
+    if not in_place and not os.access(folder, os.W_OK | os.X_OK):
+        raise Unwritable(f"{folder} cannot be written to")
+    if status is None:
+        return None
     try:
         with open(dest, "rb") as handle:
             return handle.read()
@@ -470,17 +487,44 @@ def current(dest: str) -> bytes | None:
         raise Unwritable(f"{dest} cannot be read: {error.strerror}") from error
 
 
+def currents(module: AnsibleModule, files: t.Mapping[str, str]) -> dict[str, bytes | None]:
+    """What each file holds now, by its option."""
+    found = {}
+    for option, path in files.items():
+        try:
+            found[option] = current(path, module.params["unsafe_writes"])
+        except Unwritable as error:
+            module.fail_json(msg=f"{option}: {error}")
+    return found
+
+
 def stage(module: AnsibleModule, dest: str, text: str) -> str:
-    """The new content, whole, in a file of its own that takes the place of dest later."""
+    """The new content with its owner and mode, whole, in a file of its own that takes the place of dest later."""
+    folder = module.tmpdir if module.params["unsafe_writes"] else os.path.dirname(os.path.realpath(dest))
     try:
-        handle, path = tempfile.mkstemp(dir=module.tmpdir, prefix="ledger-")
+        handle, path = tempfile.mkstemp(dir=folder, prefix=".ansible_tmp")
+        module.add_cleanup_file(path)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise Unwritable(
-            f"{dest} was not written and is as it was: no room for its new content in {module.tmpdir}: {error.strerror}"
+            f"{dest} was not written and is as it was: its new content cannot be put into {folder}: {error.strerror}"
         ) from error
+    # What cannot be set is told before anything is replaced.
+    attributes = module.load_file_common_arguments(module.params, path=path)
+    module.set_fs_attributes_if_different({**attributes, "attributes": None}, False)
     return path
+
+
+def put(module: AnsibleModule, staged: str, dest: str) -> None:
+    try:
+        module.atomic_move(staged, os.path.realpath(dest), unsafe_writes=module.params["unsafe_writes"])
+    except Exception as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        said = getattr(cause, "strerror", None) or cause
+        raise Unwritable(f"{dest} could not be replaced and is as it was: {said}") from error
 
 
 class Look(t.NamedTuple):
@@ -535,20 +579,34 @@ def lacking(module: AnsibleModule, account: _account.Account) -> str:
 
 
 def last_look(module: AnsibleModule) -> Look:
-    """The first look that is as it was asked for."""
+    """The first look that is as it was asked for. Who waits for something outlasts an API server that is away."""
+    params = module.params
+    waits = not module.check_mode and bool(params["settle"] or params["wait_for"])
     begun = time.monotonic()
     before: Look | None = None
     while True:
-        now = look(module)
-        lacks = lacking(module, now.account)
-        if not lacks and module.params["settle"] and (before is None or before.account != now.account):
-            lacks = "two looks in a row were not the same"
-        if not lacks or module.check_mode:
+        now: Look | None = None
+        trouble: _kube.KubeError | None = None
+        try:
+            now = look(module)
+            lacks = lacking(module, now.account)
+            if not lacks and params["settle"] and before is None:
+                lacks = "there was one look only, and two that are the same were asked for"
+            elif not lacks and params["settle"] and before is not None and before.account != now.account:
+                lacks = "two looks in a row were not the same"
+        except _kube.KubeError as error:
+            if not waits or error.kind != "unreachable":
+                raise
+            trouble, lacks = error, str(error)
+        if now and (not lacks or module.check_mode):
             return now
-        if time.monotonic() + module.params["wait_sleep"] > begun + module.params["wait_timeout"]:
-            raise NotYet(f"after {module.params['wait_timeout']} seconds: {lacks}", now)
+        past = time.monotonic() - begun
+        if past >= params["wait_timeout"]:
+            if now is None:
+                raise trouble
+            raise NotYet(f"after {past:.0f} seconds: {lacks}", now)
         before = now
-        time.sleep(module.params["wait_sleep"])
+        time.sleep(min(params["wait_sleep"], params["wait_timeout"] - past))
 
 
 def details(seen: Look, level: str) -> dict[str, t.Any]:
@@ -569,9 +627,10 @@ def write(
     if staged:
         if module.params["backup"] and before is not None:
             backup = module.backup_local(dest)
-        module.atomic_move(staged, os.path.realpath(dest))
+        put(module, staged, dest)
     if os.path.exists(dest):
-        attributes = module.load_file_common_arguments(module.params, path=dest)
+        # Of the file, where dest is a link to it.
+        attributes = module.load_file_common_arguments(module.params, path=os.path.realpath(dest))
         changed = module.set_fs_attributes_if_different(attributes, changed)
     diff = {
         "before_header": dest,
@@ -586,10 +645,15 @@ def check(module: AnsibleModule) -> None:
     """Refuse options that make no sense."""
     params = module.params
     for option, least in (("timeout", 1), ("wait_timeout", 0), ("wait_sleep", 1)):
-        if params[option] < least:
-            module.fail_json(msg=f"{option}: must be at least {least} (seconds), not {params[option]}")
-    if "/" not in params["resource"]:
-        module.fail_json(msg=f"resource: {params['resource']} is no extended resource, such as nvidia.com/gpu")
+        if not least <= params[option] <= LONGEST:
+            module.fail_json(msg=f"{option}: must be from {least} to {LONGEST} (seconds), not {params[option]}")
+    if not EXTENDED_RESOURCE.fullmatch(params["resource"]):
+        module.fail_json(
+            msg=f"resource: {params['resource']!r} is no name of an extended resource, such as nvidia.com/gpu"
+        )
+    for option in ("dest", "details_dest"):
+        if params[option] is not None and (not params[option].strip() or "\0" in params[option]):
+            module.fail_json(msg=f"{option}: {params[option]!r} is no path; leave the option out to write nothing")
     placeable = (params["wait_for"] or {}).get("placeable") or {}
     for option, value in placeable.items():
         if value < 1:
@@ -635,12 +699,7 @@ def main() -> None:
     )
     check(module)
     files = {option: module.params[option] for option in ("dest", "details_dest") if module.params[option]}
-    befores: dict[str, bytes | None] = {}
-    for option, path in files.items():
-        try:
-            befores[option] = current(path)
-        except Unwritable as error:
-            module.fail_json(msg=f"{option}: {error}")
+    currents(module, files)
     try:
         seen = last_look(module)
     except NotYet as error:
@@ -670,6 +729,8 @@ def main() -> None:
     if module.params["details"] != "none":
         result["details"] = details(seen, module.params["details"])
         texts["details_dest"] = json.dumps(result["details"], indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    # Again: a wait may have been long.
+    befores = currents(module, files)
     staged: dict[str, str] = {}
     for option, path in files.items():
         if befores[option] != texts[option].encode() and not module.check_mode:
@@ -679,11 +740,16 @@ def main() -> None:
                 module.fail_json(msg=f"{option}: {error}")
     diffs = []
     for option, path in files.items():
-        changed, backup, diff = write(module, path, staged.get(option), befores[option], texts[option])
+        try:
+            changed, backup, diff = write(module, path, staged.get(option), befores[option], texts[option])
+        except Unwritable as error:
+            module.fail_json(msg=f"{option}: {error}", changed=result["changed"])
         result["changed"] = result["changed"] or changed
         if backup:
             result[option.replace("dest", "backup_file")] = backup
         diffs.append(diff)
+    if "dest" in files and os.path.islink(files["dest"]):
+        result["path"] = os.path.realpath(files["dest"])
     if module._diff and diffs:
         result["diff"] = diffs if len(diffs) > 1 else diffs[0]
     module.exit_json(**result)

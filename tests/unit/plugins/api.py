@@ -147,3 +147,13 @@ def answering(document):
         return "answered"
 
     return answer
+
+
+def once(api, path, meanwhile):
+    """Something happens while the first answer is on its way."""
+
+    def happen(_handler, _query):
+        del api.trouble[path]
+        meanwhile()
+
+    return happen

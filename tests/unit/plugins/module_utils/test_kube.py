@@ -818,8 +818,28 @@ def test_credentials_that_have_gone(reader):
 
 def test_a_credential_plugin_that_hangs(look, kubeconfig, plugin):
     with pytest.raises(_kube.KubeError) as raised, _kube.time_limit(0.5):
-        look(kubeconfig=kubeconfig(plugin("import signal; signal.alarm(3); signal.pause()")))
+        look(kubeconfig=kubeconfig(plugin("import signal; signal.alarm(30); signal.pause()")))
     assert "within 0.5 seconds (waiting for the credentials)" in str(raised.value)
+
+
+def test_a_credential_plugin_that_hangs_does_not_outlive_the_time(look, kubeconfig, plugin, tmp_path):
+    marker = tmp_path / "number"
+    script = f"import os, pathlib, time; pathlib.Path({str(marker)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    with pytest.raises(_kube.KubeError), _kube.time_limit(3):
+        look(kubeconfig=kubeconfig(plugin(script)))
+    ended, _status = os.waitpid(int(marker.read_text()), 0)
+    assert ended == int(marker.read_text())
+
+
+@pytest.mark.parametrize("given", [[], ["a"], 5, True])
+def test_what_is_no_kubeconfig(fails, given):
+    text = fails("config", kubeconfig=given)
+    assert text == f"kubeconfig: must be a path or the content of a kubeconfig, not {given!r}"
+
+
+def test_a_host_without_credentials(fails, tmp_path, monkeypatch):
+    monkeypatch.setattr(kubernetes.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    assert "host alone is not enough: give api_key" in fails("config", api_key=None)
 
 
 def test_a_credential_plugin_that_is_not_there(fails, server, kubeconfig):

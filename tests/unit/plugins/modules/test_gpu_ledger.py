@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -138,6 +139,71 @@ def test_a_link_stays_a_link(ledger, report, tmp_path):
     assert json.loads((tmp_path / "real.json").read_text()) == LEDGER
 
 
+def test_the_mode_is_that_of_the_file_behind_a_link(ledger, report, tmp_path):
+    real = tmp_path / "real.json"
+    report.symlink_to(real)
+    real.write_text("old")
+    real.chmod(0o600)
+    for changed in (True, False):
+        answer = ledger(dest=str(report), mode="0640")
+        assert (answer["changed"], answer["mode"], answer["path"]) == (changed, "0640", str(real))
+        assert answer["size"] == real.stat().st_size
+        assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert ledger(dest=str(report), mode="0600", check=True)["changed"]
+
+
+def deleted(report):
+    report.unlink()
+
+
+def overwritten(report):
+    report.write_text('{"other": 1}')
+
+
+@pytest.mark.parametrize("meanwhile", [deleted, overwritten])
+def test_what_becomes_of_the_file_during_the_look_counts(ledger, server, report, meanwhile):
+    ledger(dest=str(report))
+    report.chmod(0o600)
+    server.trouble["/api/v1/nodes"] = api.once(server, "/api/v1/nodes", lambda: meanwhile(report))
+    answer = ledger(dest=str(report), diff=True)
+    assert answer["changed"]
+    assert answer["diff"]["before"] == ('{"other": 1}' if meanwhile is overwritten else "")
+    assert json.loads(report.read_text()) == LEDGER
+
+
+def test_a_folder_that_goes_during_the_look_is_named(ledger, server, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    server.trouble["/api/v1/nodes"] = api.once(server, "/api/v1/nodes", folder.rmdir)
+    answer = ledger(dest=str(folder / "report.json"))
+    assert answer["msg"] == f"dest: {folder} is not a folder; make it first"
+
+
+@pytest.mark.parametrize("option", [{"owner": "nobody-of-that-name"}, {"group": "none-such"}, {"mode": "banana"}])
+def test_what_cannot_be_set_is_told_before_the_file_is_replaced(ledger, report, tmp_path, option):
+    report.write_text("old")
+    answer = ledger(dest=str(report), **option)
+    assert answer["failed"]
+    assert report.read_text() == "old"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["ansible", "report.json"]
+
+
+def test_a_file_that_cannot_be_replaced_is_as_it_was(ledger, report, tmp_path, monkeypatch):
+    report.write_text("old")
+
+    def refuse(source, target):
+        raise OSError(errno.EBUSY, "Device or resource busy", target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    answer = ledger(dest=str(report))
+    assert answer["msg"] == f"dest: {report} could not be replaced and is as it was: Device or resource busy"
+    assert answer["changed"] is False
+    assert report.read_text() == "old"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["ansible", "report.json"]
+    assert ledger(dest=str(report), unsafe_writes=True)["changed"]
+    assert json.loads(report.read_text()) == LEDGER
+
+
 def test_nothing_is_left_beside_the_file(ledger, report, tmp_path):
     ledger(dest=str(report))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["ansible", "report.json"]
@@ -161,9 +227,15 @@ def test_places_where_no_file_can_be(ledger, tmp_path, server, check):
     assert server.seen == [], "the file is looked at before the cluster is asked"
 
 
-def test_a_folder_that_cannot_be_written_to(ledger, report, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *_args, **_more: False)
-    assert "cannot be written to" in ledger(dest=str(report))["msg"]
+@pytest.mark.parametrize("old", [None, "old"])
+@pytest.mark.parametrize("check", [False, True])
+def test_a_folder_that_cannot_be_written_to(ledger, report, tmp_path, monkeypatch, old, check):
+    if old:
+        report.write_text(old)
+    monkeypatch.setattr(os, "access", lambda path, *_args, **_more: path != str(tmp_path))
+    assert ledger(dest=str(report), check=check)["msg"] == f"dest: {tmp_path} cannot be written to"
+    if old:
+        assert ledger(dest=str(report), check=check, unsafe_writes=True)["changed"]
 
 
 @pytest.mark.parametrize(
@@ -284,9 +356,44 @@ def test_another_resource(ledger):
     ]
 
 
-@pytest.mark.parametrize("resource", ["cpu", "memory", ""])
-def test_what_is_no_extended_resource(ledger, resource):
-    assert "no extended resource" in ledger(resource=resource)["msg"]
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "cpu",
+        "memory",
+        "",
+        "/",
+        "*/*",
+        "a/",
+        "/b",
+        "a//b",
+        "nvidia.com/gpu ",
+        "nvidia.com/gpu\n",
+        "Nvidia.com/gpu",
+        "a/b/c",
+    ],
+)
+def test_what_is_no_extended_resource(ledger, server, report, resource):
+    answer = ledger(resource=resource, dest=str(report))
+    assert answer["msg"] == f"resource: {resource!r} is no name of an extended resource, such as nvidia.com/gpu"
+    assert not report.exists()
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("resource", ["a/b", "amd.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "x/A_b"])
+def test_what_is_an_extended_resource(ledger, resource):
+    assert ledger(resource=resource)["ledger"]["nodes"] == {}
+
+
+@pytest.mark.parametrize("dest", ["", "   ", "/tmp/a\0b"])
+def test_what_is_no_path(ledger, server, dest):
+    assert ledger(dest=dest)["msg"] == f"dest: {dest!r} is no path; leave the option out to write nothing"
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 604801, 99999999999999999999])
+def test_a_time_limit_that_is_none(ledger, seconds):
+    assert ledger(timeout=seconds)["msg"] == f"timeout: must be from 1 to 604800 (seconds), not {seconds}"
 
 
 def test_more_held_than_offered_is_warned_of(ledger, server):
@@ -310,9 +417,9 @@ def test_a_list_without_items_is_empty(ledger, server):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"timeout": 0}, "timeout: must be at least 1 (seconds), not 0"),
-        ({"wait_timeout": -1}, "wait_timeout: must be at least 0 (seconds), not -1"),
-        ({"wait_sleep": 0}, "wait_sleep: must be at least 1 (seconds), not 0"),
+        ({"timeout": 0}, "timeout: must be from 1 to 604800 (seconds), not 0"),
+        ({"wait_timeout": -1}, "wait_timeout: must be from 0 to 604800 (seconds), not -1"),
+        ({"wait_sleep": 0}, "wait_sleep: must be from 1 to 604800 (seconds), not 0"),
         ({"wait_for": {"placeable": {"size": 0}}}, "wait_for.placeable.size: must be at least 1, not 0"),
         ({"wait_for": {"placeable": {"size": 1, "count": -2}}}, "wait_for.placeable.count: must be at least 1, not -2"),
         ({"wait_for": {"placeable": {"count": 1}}}, "missing required arguments: size found in wait_for -> placeable"),
@@ -320,7 +427,6 @@ def test_a_list_without_items_is_empty(ledger, server):
         ({"wait_for": {"idle": 1}}, "wait_for.idle"),
         ({"accounting": "quota"}, "limits, scheduler, got: quota"),
         ({"details": "all"}, "none, summary, full, got: all"),
-        ({"resource": "memory"}, "resource: memory is no extended resource"),
     ],
 )
 def test_options_that_make_no_sense(ledger, server, options, words):

@@ -248,7 +248,7 @@ def test_no_room_for_one_file_leaves_both_as_they_were(ledger, account, tmp_path
         file.write_text("old\n")
     answer = ledger(details="full", dest=str(report), details_dest=str(account), backup=True)
     assert answer["failed"]
-    assert answer["msg"].startswith(f"details_dest: {account} was not written and is as it was: no room")
+    assert answer["msg"].startswith(f"details_dest: {account} was not written and is as it was: its new content")
     assert [file.read_text() for file in files] == ["old\n", "old\n"]
     assert sorted(file.name for file in tmp_path.glob("*.json*")) == sorted(file.name for file in files)
 

@@ -111,7 +111,7 @@ def test_it_never_becomes_so(ledger, server, clock, report, wanted, lacks):
     assert answer["failed"]
     assert answer["msg"] == f"The cluster is not as waited for after 12 seconds: {lacks}"
     assert answer["ledger"]["free"] == 4
-    assert (looks(server), clock.now) == (3, 10)
+    assert (looks(server), clock.now) == (4, 12)
     assert report.read_text() == "of yesterday"
 
 
@@ -152,6 +152,53 @@ def test_settled_and_so(ledger, server, clock):
     clock.meanwhile = [nothing, grown(server, 8), nothing]
     assert ledger(settle=True, wait_for={"free": 8})["ledger"]["free"] == 8
     assert looks(server) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"wait_timeout": 0}, "after 0 seconds: there was one look only, and two that are the same were asked for"),
+        ({"wait_timeout": 3, "wait_sleep": 60}, "after 3 seconds: two looks in a row were not the same"),
+    ],
+)
+def test_what_is_said_of_a_short_wait_is_so(ledger, server, clock, options, said):
+    clock.meanwhile = [grown(server, 9)]
+    assert ledger(settle=True, **options)["msg"] == f"The cluster is not as waited for {said}"
+    assert clock.now == options["wait_timeout"]
+
+
+def test_a_server_that_is_away_meanwhile_is_asked_again(ledger, server, clock, report):
+    def away():
+        server.trouble["/api/v1/pods"] = 503
+
+    def back():
+        server.trouble.clear()
+        grown(server, 8)()
+
+    clock.meanwhile = [away, nothing, back]
+    answer = ledger(wait_for={"free": 8}, dest=str(report))
+    assert answer["ledger"]["free"] == 8
+    assert clock.naps == [5, 5, 5]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_server_that_stays_away_is_told_when_the_time_is_up(ledger, server, clock, report, first):
+    def away():
+        server.trouble["/api/v1/pods"] = 503
+
+    clock.meanwhile = [away]
+    if first:
+        away()
+    answer = ledger(wait_for={"free": 8}, wait_timeout=20, dest=str(report))
+    assert (answer["failed"], answer["kind"], clock.now) == (True, "unreachable", 20)
+    assert "503 Service Unavailable" in answer["msg"]
+    assert not report.exists()
+
+
+def test_who_waits_for_nothing_is_told_at_once(ledger, server, clock):
+    server.trouble["/api/v1/pods"] = 503
+    assert ledger()["kind"] == "unreachable"
+    assert clock.naps == []
 
 
 def test_trouble_in_a_later_look_fails(ledger, server, clock, report):
