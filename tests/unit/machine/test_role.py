@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import yaml
@@ -117,20 +118,25 @@ def test_look_with_a_network_that_cannot_be_used_says_so():
     assert "machine_network" in problem
 
 
+@pytest.fixture
+def public_folder():
+    """One that everybody can go to; above tmp_path, the next pytest that starts shuts the door."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_user_who_is_not_root_is_told_and_sees_nothing(tmp_path):
-    shutil.copytree(ROLE / "files", tmp_path / "files")
-    for path in (tmp_path, *tmp_path.parents):
-        if path.name.startswith(("test_", "popen-", "pytest-")):
-            path.chmod(0o755)
-    secret = tmp_path / "secret"
+def test_user_who_is_not_root_is_told_and_sees_nothing(public_folder):
+    shutil.copytree(ROLE / "files", public_folder / "files")
+    secret = public_folder / "secret"
     (secret / "gsb-lab/ssh").mkdir(parents=True)
     secret.chmod(0o700)
     for words in (["look"], ["down"], ["down", "--check"]):
         answer = tool(
             words,
             program=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-B"],
-            files=tmp_path / "files",
+            files=public_folder / "files",
             folder=str(secret),
             cache=str(secret),
         )
