@@ -101,8 +101,8 @@ class PodEntry(t.TypedDict):
 
 
 class TerminatingEntry(PodEntry):
-    #: metadata.deletionTimestamp.
-    since: str
+    #: metadata.deletionTimestamp: the end of its grace period, which may lie ahead; some stay longer.
+    until: str
 
 
 class Difference(PodEntry):
@@ -424,7 +424,7 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             by_dra += charged
             dra_pods.append(f"{pod.namespace}/{pod.name}")
         if pod.terminating_since:
-            terminating.append({**who, "since": pod.terminating_since})
+            terminating.append({**who, "until": pod.terminating_since})
         if limits != scheduler:
             reasons = _differs(pod, resource, entry is None, dra)
             differences.append({**who, "reasons": reasons, "message": ", ".join(_DIFFERENCE[one] for one in reasons)})

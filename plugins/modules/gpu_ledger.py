@@ -329,7 +329,10 @@ details:
       returned: always
       sample: [{"name": "gpu-lab", "allocatable": 2, "requested": 3, "scheduler_requested": 3}]
     terminating:
-      description: The pods that are being deleted and hold devices until they have ended.
+      description:
+        - The pods that are being deleted and hold devices until they have ended.
+        - C(until) is their C(metadata.deletionTimestamp). It is the end of the grace period, so it may lie ahead; a pod that
+          something holds on to stays longer.
       type: list
       elements: dict
       returned: always
@@ -339,7 +342,7 @@ details:
           node: gpu-lab
           limits: 1
           scheduler: 1
-          since: "2026-01-01T00:00:00Z"
+          until: "2026-01-01T00:00:30Z"
     counts:
       description: How many entries each list has when it is complete.
       type: dict

@@ -19,6 +19,8 @@ CELLS = 16
 ROWS = 40
 WIDTH = 100
 
+_UNTIL = {"en": "{count}, grace until {until}", "ko": "{count}장, 끝낼 시한 {until}"}
+
 
 def gauge(used: int, allocatable: int) -> str:
     """Used cells as #, free ones as ., and ! for each that is held beyond what is offered."""
@@ -125,6 +127,14 @@ def account_lines(result: t.Mapping[str, t.Any], lang: str = "en") -> list[str]:
         entries = [{**one, "message": _sentence("two ways", lang, **one)} for one in details["differences"]]
         lines += ["", _sentence("differences", lang), *_pods(entries, counts["differences"], lang)]
     if counts["terminating"]:
-        entries = [{**one, "message": f"{one['scheduler']} ({one['since']})"} for one in details["terminating"]]
+        entries = [
+            {
+                **one,
+                "message": " / ".join(
+                    _UNTIL[each].format(count=one["scheduler"], until=one["until"]) for each in languages(lang)
+                ),
+            }
+            for one in details["terminating"]
+        ]
         lines += ["", _sentence("terminating", lang), *_pods(entries, counts["terminating"], lang)]
     return lines

@@ -114,7 +114,7 @@ Counted in two ways, by limits and as the scheduler does:
   team/init (slots-1): 1 and 2, because an init container asks for more than what runs after it
 
 Being deleted, and holding on until they have ended:
-  team/old (h100-1): 1 (2026-03-01T10:00:00Z)
+  team/old (h100-1): 1, grace until 2026-03-01T10:00:00Z
 """,
     "ko": """\
 nvidia.com/gpu   limits 기준  스케줄러 기준
@@ -142,7 +142,7 @@ slots-1    40    12    28  [####............]
   team/init (slots-1): 1, 2: an init container asks for more than what runs after it
 
 삭제되는 중이고 끝날 때까지 쥐고 있는 파드:
-  team/old (h100-1): 1 (2026-03-01T10:00:00Z)
+  team/old (h100-1): 1장, 끝낼 시한 2026-03-01T10:00:00Z
 """,
     "both": """\
 nvidia.com/gpu                  by limits / limits 기준  by the scheduler / 스케줄러 기준
@@ -172,7 +172,7 @@ Counted in two ways, by limits and as the scheduler does: / 두 기준(limits, �
       2: an init container asks for more than what runs after it
 
 Being deleted, and holding on until they have ended: / 삭제되는 중이고 끝날 때까지 쥐고 있는 파드:
-  team/old (h100-1): 1 (2026-03-01T10:00:00Z)
+  team/old (h100-1): 1, grace until 2026-03-01T10:00:00Z / 1장, 끝낼 시한 2026-03-01T10:00:00Z
 """,
 }
 EMPTY = """\

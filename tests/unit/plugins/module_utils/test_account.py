@@ -228,7 +228,7 @@ def test_terminating_holders():
         [node(4)], [pod(1, terminating_since="2026-03-01T10:00:00Z"), pod(name="q", terminating_since="x")]
     )
     assert result["terminating"] == [
-        {"namespace": "d", "name": "p", "node": "n1", "limits": 1, "scheduler": 1, "since": "2026-03-01T10:00:00Z"}
+        {"namespace": "d", "name": "p", "node": "n1", "limits": 1, "scheduler": 1, "until": "2026-03-01T10:00:00Z"}
     ]
 
 

@@ -112,7 +112,7 @@ def test_details_tell_what_is_behind_the_sums(ledger):
     ]
     assert [one["name"] for one in found["overcommitted"]] == ["gpu-lab"]
     assert [(one["name"], one["node"]) for one in found["orphans"]] == [("lost", "gone")]
-    assert [(one["name"], one["since"]) for one in found["terminating"]] == [("old", "2026-03-01T10:00:00Z")]
+    assert [(one["name"], one["until"]) for one in found["terminating"]] == [("old", "2026-03-01T10:00:00Z")]
     (more,) = found["waiting"]
     assert more["name"] == "more"
     assert more["message"].startswith("asks for 1 of nvidia.com/gpu: ")
