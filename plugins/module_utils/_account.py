@@ -60,7 +60,7 @@ class Ledger(t.TypedDict):
 
 
 class SchedulerLedger(Ledger):
-    #: What unplaced pods with a nominated node ask for.
+    #: What unplaced pods ask for that were promised a node which exists.
     nominated: int
     #: Charged to nodes that do not exist, and by pods whose devices come by DRA; neither is in requested.
     orphaned: int
@@ -390,11 +390,11 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
     dra_pods: list[str] = []
     for pod in pods:
         if unassigned(pod):
-            if pod.nominated_node:
+            # A promise of a node that has gone binds nobody.
+            if pod.nominated_node in entries:
                 amount = pod_requests(pod, resource)
                 nominated += amount
-                if pod.nominated_node in entries:
-                    entries[pod.nominated_node]["nominated"] += amount
+                entries[pod.nominated_node]["nominated"] += amount
             continue
         if not assigned(pod):
             continue

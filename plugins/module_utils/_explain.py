@@ -472,9 +472,8 @@ def waiting(
     when one of them cannot be read.
     """
     pods = list(pods)
-    waits = [(pod, asked(pod)) for pod in pods if unassigned(pod)]
-    nominated = [(pod, asks) for pod, asks in waits if pod.nominated_node]
-    waits = [(pod, asks) for pod, asks in waits if asks.get(resource)]
+    unplaced = [(pod, asked(pod)) for pod in pods if unassigned(pod)]
+    waits = [(pod, asks) for pod, asks in unplaced if asks.get(resource)]
     if not waits:
         return []
     resources = sorted({name for _pod, asks in waits for name in asks})
@@ -486,7 +485,8 @@ def waiting(
         rooms[pod.node].charge(_charges(pod, resources))
         if pod.terminating_since:
             leaving.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
-    for pod, asks in nominated:
+    for pod, asks in unplaced:
+        # A promise of a node that has gone binds nobody.
         if pod.nominated_node in rooms:
             rooms[pod.nominated_node].nominated.append((pod, asks))
 
@@ -506,7 +506,7 @@ def waiting(
             gates = ", ".join(pod.gates)
             reasons.append(_of_pod("scheduling_gate", gates, f"it is held back by the scheduling gate {gates}"))
         else:
-            if pod.nominated_node:
+            if pod.nominated_node in rooms:
                 victims = leaving.get(pod.nominated_node)
                 message = f"it was promised node {pod.nominated_node} and waits for "
                 message += f"{named(victims)} to leave" if victims else "pods to leave"
@@ -519,7 +519,7 @@ def waiting(
                 pod.tolerations,
                 pod.claims,
                 pod.priority,
-                pod.uid if pod.nominated_node else "",
+                pod.uid if pod.nominated_node in rooms else "",
             )
             if alike not in known:
                 choosy = (tuple(pod.node_selector.items()), pod.affinity, pod.tolerations)

@@ -229,7 +229,9 @@ scheduler:
       returned: always
       sample: 4
     nominated:
-      description: How many are promised to pods that wait for others to leave (C(status.nominatedNodeName)).
+      description:
+        - How many are promised to pods that wait for others to leave (C(status.nominatedNodeName)).
+        - A promise of a node that does not exist any more is none.
       type: int
       returned: always
       sample: 0

@@ -234,9 +234,16 @@ def test_terminating_holders():
 
 def test_nominated_pods_reserve_but_do_not_hold():
     waits = pod(3, name="w", node="", phase="Pending", nominated_node="n1")
-    result = account([node(4)], [waits, waits._replace(name="far", nominated_node="gone")])
-    assert (result["scheduler"]["requested"], result["scheduler"]["nominated"]) == (0, 6)
+    result = account([node(4)], [waits])
+    assert (result["scheduler"]["requested"], result["scheduler"]["nominated"]) == (0, 3)
     assert (result["ledger"]["free"], result["scheduler"]["usable"], result["largest_free"]) == (4, 1, 1)
+
+
+def test_a_promise_of_a_node_that_has_gone_is_none():
+    waits = pod(3, name="w", node="", phase="Pending", nominated_node="gone")
+    result = account([node(4)], [waits])
+    assert result == account([node(4)], [waits._replace(nominated_node="")])
+    assert (result["scheduler"]["nominated"], result["scheduler"]["usable"]) == (0, 4)
 
 
 def test_devices_by_dra_are_not_taken_from_what_nodes_advertise():

@@ -347,6 +347,14 @@ def test_nominated_waits_for_its_victims():
     assert "waits for pods to leave" in found["message"]
 
 
+@pytest.mark.parametrize("nodes", [[], [node()], [node(gpus=1)], [node(unschedulable=True)]])
+def test_of_a_promised_node_that_has_gone_nothing_is_said(nodes):
+    """Nor do its victims matter, who hold on to their pods for a while."""
+    victim = has(8, "victim", "gone", terminating_since="2026-03-01T10:00:00Z")
+    promised = wants(4, nominated_node="gone")
+    assert why(nodes, victim, promised) == why(nodes, victim, promised._replace(nominated_node=""))
+
+
 def test_a_node_promised_to_another_pod_is_reserved():
     first = wants(6, "first", nominated_node="n1", priority=10)
     found = {one["name"]: one for one in _explain.waiting([node()], [first, wants(4, "second", priority=10)], GPU)}
