@@ -6,9 +6,10 @@
 
 """Why a pod waits: what kube-scheduler's filters say of it, node by node. No input or output here.
 
-Filters run in the scheduler's order and a node's first refusal counts: NodeUnschedulable, TaintToleration, NodeAffinity,
-NodeResourcesFit (which names everything that is short), and what DynamicResources decides is left open. Not looked at:
-ports, volumes, affinity between pods, topology spread.
+Filters run in the scheduler's order and a node's first refusal is its own: NodeUnschedulable, TaintToleration,
+NodeAffinity, NodeResourcesFit (which names everything that is short), and what DynamicResources decides is left open. The
+reasons are read as advice, so there a node that selector or affinity rule out is only that, cordoned or tainted or not.
+Not looked at: ports, volumes, affinity between pods, topology spread.
 """
 
 from __future__ import annotations
@@ -243,27 +244,44 @@ class _Group:
         self.offering = 0
 
 
+class _Barred(t.NamedTuple):
+    """Why a pod does not get to NodeResourcesFit on a node."""
+
+    #: What the scheduler says, and what a person is told.
+    said: Refusal
+    told: Refusal
+
+
 class _Verdict(t.NamedTuple):
     """What the filters said of a pod."""
 
+    #: By what is told.
     groups: dict[Refusal, _Group]
+    #: How many nodes the scheduler says each refusal of.
+    said: dict[Refusal, int]
     #: How many nodes there are.
     total: int
     #: The largest offer of a node, and the most that is free on one.
     largest_offer: int
     largest_free: int
+    #: The most that is free on one of the nodes that selector and affinity let it use.
+    largest_matching: int
     #: The most that is free on one of the nodes that got to NodeResourcesFit, and on all of these.
     largest_open: int
     sum_open: int
 
 
-def _before_fit(pod: Pod, rooms: t.Iterable[Room]) -> list[Refusal | None]:
+_NO_MATCH: Refusal = ("selector_or_affinity", "")
+
+
+def _before_fit(pod: Pod, rooms: t.Iterable[Room]) -> list[_Barred | None]:
     """NodeUnschedulable, TaintToleration and NodeAffinity: what they say of each node, None when they let the pod pass."""
     selective = bool(pod.node_selector) or pod.affinity is not None
-    refusals: list[Refusal | None] = []
+    refusals: list[_Barred | None] = []
     for room in rooms:
         node = room.node
-        refusal = None
+        matches = not selective or node_affinity(pod, node)
+        refusal = None if matches else _NO_MATCH
         if node.unschedulable and unschedulable(node, pod.tolerations):
             refusal = ("cordoned", "")
         elif node.taints and (taint := untolerated_taint(node.taints, pod.tolerations)):
@@ -271,9 +289,7 @@ def _before_fit(pod: Pod, rooms: t.Iterable[Room]) -> list[Refusal | None]:
                 refusal = ("not_ready", taint.key)
             else:
                 refusal = ("taint", f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}")
-        elif selective and not node_affinity(pod, node):
-            refusal = ("selector_or_affinity", "")
-        refusals.append(refusal)
+        refusals.append(_Barred(refusal, refusal if matches else _NO_MATCH) if refusal else None)
     return refusals
 
 
@@ -292,13 +308,14 @@ def _filter(
     asks: t.Mapping[str, int],
     resource: str,
     rooms: t.Iterable[Room],
-    before_fit: t.Iterable[Refusal | None],
+    before_fit: t.Iterable[_Barred | None],
     dra: set[str],
 ) -> _Verdict:
     """Run a pod through the filters on every node."""
     groups: dict[Refusal, _Group] = {}
+    said: dict[Refusal, int] = {}
     want = asks[resource]
-    total = largest_offer = largest_free = largest_open = sum_open = 0
+    total = largest_offer = largest_free = largest_matching = largest_open = sum_open = 0
     delegated = dra.intersection(asks)
 
     for room, barred in zip(rooms, before_fit):
@@ -310,8 +327,11 @@ def _filter(
             largest_offer = offer
         if have > largest_free:
             largest_free = have
+        if have > largest_matching and not (barred and barred.told == _NO_MATCH):
+            largest_matching = have
         if barred:
-            refusals = [barred]
+            refusals = [barred.told]
+            said[barred.said] = said.get(barred.said, 0) + 1
         else:
             if have > 0:
                 sum_open += have
@@ -331,6 +351,8 @@ def _filter(
             if not refusals:
                 refusals.append(("dra", ", ".join(pod.claims)) if by_dra or pod.claims else ("fits", ""))
         for refusal in refusals:
+            if not barred:
+                said[refusal] = said.get(refusal, 0) + 1
             group = groups.get(refusal)
             if group is None:
                 group = groups[refusal] = _Group()
@@ -340,7 +362,7 @@ def _filter(
     # Whatever else keeps the pod from nodes: no node could take it anyway.
     if not delegated and want > largest_offer:
         groups.setdefault(("short", "") if largest_offer else ("not_advertised", ""), _Group())
-    return _Verdict(groups, total, largest_offer, largest_free, largest_open, sum_open)
+    return _Verdict(groups, said, total, largest_offer, largest_free, largest_matching, largest_open, sum_open)
 
 
 def _shortage(want: int, verdict: _Verdict) -> str:
@@ -373,6 +395,8 @@ def _sentence(reason: str, detail: str, group: _Group, verdict: _Verdict, want: 
         return f"{verdict.sum_open or 'none'} {'is' if verdict.sum_open < 2 else 'are'} free on the nodes it may use"
     if reason == "not_advertised" and not verdict.largest_offer:
         return f"no node advertises {resource}"
+    if reason == "selector_or_affinity" and len(group.nodes) == verdict.total:
+        return f"no node matches its {_selection(pod)}"
     texts = {
         "cordoned": f"{subject} {be} cordoned",
         "not_ready": f"{subject} {be} not ready",
@@ -418,8 +442,10 @@ def _node_reasons(pod: Pod, want: int, resource: str, verdict: _Verdict) -> tupl
             telling = True
         elif reason == "not_advertised":
             telling = not verdict.largest_offer
+        elif key == "selector_or_affinity" and len(group.nodes) == verdict.total:
+            telling = True
         else:
-            telling = not hopeless and bool(group.enough if verdict.largest_free >= want else group.offering)
+            telling = not hopeless and bool(group.enough if verdict.largest_matching >= want else group.offering)
         found.append(
             ((not telling, reason not in _SHORTAGES and not group.enough, REASONS.index(reason)), entry, telling)
         )
@@ -453,10 +479,10 @@ def _predicted(verdict: _Verdict, resource: str) -> str:
     if ("fits", "") in verdict.groups:
         return ""
     counts: dict[str, int] = {}
-    for (reason, detail), group in verdict.groups.items():
+    for (reason, detail), count in verdict.said.items():
         word = _WORDS.get(reason) or f"Insufficient {detail or resource}"
-        counts[word] = counts.get(word, 0) + len(group.nodes)
-    words = sorted(f"{count} {word}" for word, count in counts.items() if count)
+        counts[word] = counts.get(word, 0) + count
+    words = sorted(f"{count} {word}" for word, count in counts.items())
     return f"0/{verdict.total} nodes are available: {', '.join(words)}."
 
 
@@ -493,7 +519,7 @@ def waiting(
     dra = extended_resources(device_classes)
     all_rooms = list(rooms.values())
     known: dict[t.Any, _Verdict] = {}
-    passes: dict[t.Any, list[Refusal | None]] = {}
+    passes: dict[t.Any, list[_Barred | None]] = {}
     result = []
     for pod, asks in sorted(waits, key=lambda item: (item[0].namespace, item[0].name)):
         want = asks[resource]

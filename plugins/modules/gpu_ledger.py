@@ -285,7 +285,9 @@ details:
           V(scheduling_gate), V(nominated), V(cordoned), V(not_ready), V(taint), V(selector_or_affinity), V(pods), V(cpu),
           V(memory), V(other_resource), V(reserved), V(fragmented), V(too_large), V(too_few), V(too_few_anywhere),
           V(not_advertised), V(dra) and V(fits).
-        - C(predicted) is what the scheduler would say by what was looked at here, C(scheduler_message) what it did say.
+        - A node that selector or affinity rule out is counted as V(selector_or_affinity) alone, cordoned or tainted or not.
+        - C(predicted) is what the scheduler would say by what was looked at here, C(scheduler_message) what it did say. The
+          scheduler names the first filter that refuses a node, so it may call that node cordoned.
       type: list
       elements: dict
       returned: always

@@ -69,10 +69,10 @@ NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 MIXED = (
     [
         node("a100-1", 8),
-        node("a100-2", 8, unschedulable=True),
-        node("h100-1", 8, taints=(Taint("team", "vision", "NoSchedule"),)),
+        node("a100-2", 8, unschedulable=True, labels={"zone": "eu"}),
+        node("h100-1", 8, taints=(Taint("team", "vision", "NoSchedule"),), labels={"zone": "eu"}),
         node("lost-1", 2, capacity=4),
-        node("off-1", 4, ready="False", taints=(NOT_READY,)),
+        node("off-1", 4, ready="False", taints=(NOT_READY,), labels={"zone": "eu"}),
         node("slots-1", 40),
         Node("cpu-1", ready="True", allocatable=AMOUNTS),
     ],

@@ -270,9 +270,7 @@ def test_selector_and_affinity():
     pod = wants(node_selector={"zone": "b", "disk": "ssd"}, affinity=(Term((A,)),))
     found, reasons = why([node(), node("n2"), node("n3")], pod)
     assert reasons == {"selector_or_affinity": (3, 3)}
-    assert found["message"].endswith(
-        ": 3 nodes with enough free do not match its node selector disk=ssd,zone=b and required node affinity"
-    )
+    assert found["message"].endswith(": no node matches its node selector disk=ssd,zone=b and required node affinity")
     assert found["predicted"] == "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
 
 
@@ -316,8 +314,92 @@ def test_everything_that_is_short_is_named():
 def test_the_first_filter_that_refuses_a_node_counts():
     cordoned = node(unschedulable=True, taints=(TAINT,), gpus=0)
     tainted = node("n2", gpus=0, taints=(TAINT,))
-    _found, reasons = why([cordoned, tainted, node("n3")], has(8, where="n3"), wants(node_selector={"a": "1"}))
-    assert reasons == {"cordoned": (1, 0), "taint": (1, 0), "selector_or_affinity": (1, 0)}
+    found, reasons = why([cordoned, tainted, node("n3")], has(8, where="n3"), wants())
+    assert reasons == {"cordoned": (1, 0), "taint": (1, 0), "too_few_anywhere": (1, 0)}
+    assert found["predicted"] == (
+        "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint(s), "
+        "1 node(s) were unschedulable."
+    )
+
+
+#: A node that is cordoned, one that is not ready, one with a taint, and two that are none of it.
+TROUBLED = [
+    node("kb1", labels={"host": "kb1", "zone": "a"}),
+    node("kb2", labels={"host": "kb2"}, unschedulable=True),
+    node("kb3", labels={"host": "kb3"}, taints=(Taint("x", "y", "NoSchedule"),)),
+    node("kb4", labels={"host": "kb4"}, taints=(Taint("node.kubernetes.io/not-ready", "", "NoSchedule"),)),
+    node("kb5", labels={"host": "kb5", "zone": "a"}),
+]
+SAID = (
+    "0/5 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector, "
+    "2 node(s) had untolerated taint(s)."
+)
+
+
+def pinned(name):
+    return {"affinity": (Term((Requirement("host", "In", (name,)),)),)}
+
+
+@pytest.mark.parametrize(
+    ("choice", "selection"),
+    [
+        ({"node_selector": {"zone": "zz"}}, "node selector zone=zz"),
+        ({"affinity": (Term((Requirement("zone", "In", ("zz",)),)),)}, "required node affinity"),
+        (pinned("gone"), "required node affinity"),
+    ],
+)
+@pytest.mark.parametrize("full", [False, True])
+def test_where_no_node_matches_that_alone_is_told(choice, selection, full):
+    """Uncordoning a node would not help; the scheduler names it by its first filter all the same."""
+    pods = [has(8, f"h{at}", f"kb{at}") for at in range(1, 6)] if full else []
+    found, reasons = why(TROUBLED, *pods, wants(**choice))
+    assert reasons == {"selector_or_affinity": (5, 0 if full else 5)}
+    assert found["message"] == f"asks for 1 of nvidia.com/gpu: no node matches its {selection}"
+    assert found["predicted"] == SAID
+
+
+def test_where_no_node_matches_and_none_is_as_large_both_are_told():
+    found, _reasons = why(TROUBLED, wants(9, node_selector={"zone": "zz"}))
+    assert found["message"] == (
+        "asks for 9 of nvidia.com/gpu: no node has as many as 9, the largest offers 8; "
+        "no node matches its node selector zone=zz"
+    )
+    assert found["predicted"] == SAID
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "says"),
+    [
+        ("kb2", "cordoned", "kb2 with enough free is cordoned"),
+        ("kb3", "taint", "kb3 with enough free has the taint x=y:NoSchedule, which the pod does not tolerate"),
+        ("kb4", "not_ready", "kb4 with enough free is not ready"),
+    ],
+)
+@pytest.mark.parametrize("by_field", [False, True])
+def test_what_bars_a_node_is_told_of_those_that_match_only(name, reason, says, by_field):
+    """By a label, or by its name as a DaemonSet's pod."""
+    field = {"affinity": (Term(fields=(Requirement("metadata.name", "In", (name,)),)),)}
+    found, reasons = why(TROUBLED, wants(**(field if by_field else pinned(name))))
+    assert reasons == {reason: (1, 1), "selector_or_affinity": (4, 4)}
+    assert [one["nodes"] for one in found["reasons"] if one["reason"] == reason] == [[name]]
+    assert found["message"] == (
+        f"asks for 1 of nvidia.com/gpu: {says}; 4 nodes with enough free do not match its required node affinity"
+    )
+    assert found["predicted"] == SAID
+
+
+def test_the_only_node_that_matches_is_told_though_it_is_full():
+    found, reasons = why(TROUBLED, has(8, where="kb2"), wants(**pinned("kb2")))
+    assert reasons == {"cordoned": (1, 0), "selector_or_affinity": (4, 4)}
+    assert "kb2 is cordoned" in found["message"]
+
+
+def test_a_node_that_does_not_match_does_not_hide_those_that_do():
+    nodes = [*TROUBLED, node("kb6", unschedulable=True, labels={"zone": "a"})]
+    found, reasons = why(nodes, has(8, where="kb1"), has(8, "i", "kb5"), wants(node_selector={"zone": "a"}))
+    assert reasons == {"too_few": (2, 0), "cordoned": (1, 1), "selector_or_affinity": (3, 3)}
+    assert "kb6 with enough free is cordoned" in found["message"]
+    assert "kb2" not in found["message"]
 
 
 def test_nodes_without_the_resource_are_counted_but_not_told():
@@ -520,6 +602,13 @@ def test_the_prediction_is_that_of_a_slow_scheduler(nodes, pods, order: random.R
         else:
             assert one["predicted"] == ""
             assert next(reason["count"] for reason in one["reasons"] if reason["reason"] == "fits") == words.count([])
+        matching = [item.name for item in nodes if set(pod.node_selector.items()) <= set(item.labels.items())]
+        for reason in one["reasons"]:
+            # At most four nodes: all of them are named.
+            if reason["reason"] == "selector_or_affinity":
+                assert set(reason["nodes"]) == {item.name for item in nodes} - set(matching)
+            else:
+                assert set(reason["nodes"]) <= set(matching)
         assert {reason["reason"] for reason in one["reasons"]} <= set(_explain.REASONS)
         assert len(one["message"]) > len("asks for 1 of nvidia.com/gpu: ")
     waits = {
