@@ -65,8 +65,9 @@ class SchedulerLedger(Ledger):
     #: Charged to nodes that do not exist, and by pods whose devices come by DRA; neither is in requested.
     orphaned: int
     dra: int
-    #: Free on nodes that are Ready and not cordoned, not nominated away; overcommitted nodes count as full.
+    #: The sums of these of the nodes.
     usable: int
+    tainted: int
 
 
 class TaintEntry(t.TypedDict):
@@ -85,6 +86,13 @@ class NodeEntry(t.TypedDict):
     scheduler_requested: int
     scheduler_free: int
     nominated: int
+    #: What a plain pod may take: it has no tolerations, no selector, and asks for nothing else. None where the node is not
+    #: Ready, cordoned, tainted, overcommitted, or known to have no room for another pod.
+    usable: int
+    #: What only a pod that tolerates the node's taints may take.
+    tainted: int
+    #: How many more plain pods with one device each would fit: fewer than usable where places for pods are fewer.
+    placeable: int
     #: In capacity but not in allocatable.
     unhealthy: int
     ready: str
@@ -150,6 +158,16 @@ def resource_value(amount: int, resource: str) -> int:
     As framework.Resource.Add does.
     """
     return milli(amount) if resource == "cpu" else units(amount)
+
+
+def allocatable_value(node: Node, resource: str) -> int:
+    """How much of any resource a node offers, in the unit in which the scheduler counts; raises ObjectError."""
+    if resource not in node.allocatable:
+        return 0
+    try:
+        return resource_value(nano(node.allocatable[resource]), resource)
+    except QuantityError as error:
+        raise ObjectError(f"{title(node)}: status.allocatable[{resource}]: {error}") from error
 
 
 def is_pod_level(resource: str) -> bool:
@@ -242,17 +260,30 @@ def blocking_taints(node: Node) -> list[TaintEntry]:
     ]
 
 
-def usable(entry: NodeEntry) -> int:
-    """What another pod without special tolerations may find free on a node; an overcommitted node has none."""
+def _find_room(entry: NodeEntry, places: int | None) -> None:
+    """Say what another pod may find free on a node that has so many places for pods, where that is known."""
     blocked = any(taint["key"] in NOT_READY_TAINTS for taint in entry["taints"])
     if entry["cordoned"] or blocked or entry["ready"] in ("False", "Unknown"):
-        return 0
-    return max(0, entry["scheduler_free"] - entry["nominated"])
+        return
+    room = max(0, entry["scheduler_free"] - entry["nominated"])
+    if places is None:
+        places = room
+    if places > 0:
+        entry["tainted" if entry["taints"] else "usable"] = room
+        entry["placeable"] = min(places, entry["usable"])
 
 
-def placeable(usables: t.Iterable[int], size: int) -> int:
-    """How many more pods of so many each would fit on nodes with so many usable."""
-    return sum(count // size for count in usables)
+#: What plain pods may take of a node: devices, and places for pods.
+Room = tuple[int, int]
+
+
+def usable(entry: NodeEntry) -> Room:
+    return entry["usable"], entry["placeable"]
+
+
+def placeable(rooms: t.Iterable[Room], size: int) -> int:
+    """How many more plain pods of so many each would fit."""
+    return sum(min(count // size, places) for count, places in rooms)
 
 
 def _differs(pod: Pod, resource: str, orphan: bool, dra: bool) -> list[str]:
@@ -357,10 +388,12 @@ def _warnings(
     return result
 
 
-def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Account:
+def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str, every_pod: bool = False) -> Account:
     """The account of one extended resource, by exact name; the order of nodes and pods does not matter.
 
-    Counts are in whole units. Raises ObjectError when an object that counts cannot be read.
+    Counts are in whole units. With ``every_pod``, the pods are all that have not ended, not only those that ask for the
+    resource: what places nodes have for more is looked at, too. Raises ObjectError when an object that counts cannot be
+    read.
     """
     nodes = sorted(nodes, key=lambda node: node.name)
     entries: dict[str, NodeEntry] = {}
@@ -375,6 +408,9 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             "scheduler_requested": 0,
             "scheduler_free": allocatable,
             "nominated": 0,
+            "usable": 0,
+            "tainted": 0,
+            "placeable": 0,
             "unhealthy": max(0, capacity - allocatable),
             "ready": node.ready,
             "cordoned": node.unschedulable,
@@ -388,7 +424,13 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
     terminating: list[TerminatingEntry] = []
     differences: list[Difference] = []
     dra_pods: list[str] = []
+    # A node that names no number of pods takes none.
+    places = {node.name: allocatable_value(node, "pods") for node in nodes} if every_pod else {}
     for pod in pods:
+        if every_pod and pod.phase not in ENDED_PHASES:
+            where = pod.node or pod.nominated_node
+            if where in places:
+                places[where] -= 1
         if unassigned(pod):
             # A promise of a node that has gone binds nobody.
             if pod.nominated_node in entries:
@@ -432,9 +474,10 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
     for entry in entries.values():
         entry["free"] = entry["allocatable"] - entry["requested"]
         entry["scheduler_free"] = entry["allocatable"] - entry["scheduler_requested"]
+        _find_room(entry, places.get(entry["name"]))
 
     # One that offers none can have none to use.
-    usables = [count for name in offers if (count := usable(entries[name]))]
+    rooms = [usable(entries[name]) for name in offers]
 
     def by_name(item: PodEntry) -> tuple[str, str, str]:
         return item["namespace"], item["name"], item["node"]
@@ -450,7 +493,8 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             "nominated": nominated,
             "orphaned": orphaned,
             "dra": by_dra,
-            "usable": sum(usables),
+            "usable": sum(entries[name]["usable"] for name in offers),
+            "tainted": sum(entries[name]["tainted"] for name in offers),
         },
         "nodes": [
             entries[node.name]
@@ -466,8 +510,8 @@ def account(nodes: t.Iterable[Node], pods: t.Iterable[Pod], resource: str) -> Ac
             if entry["scheduler_free"] < 0 or (entry["free"] < 0 and entry["allocatable"])
         ],
         "terminating": sorted(terminating, key=by_name),
-        "placeable": {str(size): placeable(usables, size) for size in SIZES},
-        "largest_free": max(usables, default=0),
+        "placeable": {str(size): placeable(rooms, size) for size in SIZES},
+        "largest_free": max((count for count, _places in rooms), default=0),
         "differences": sorted(differences, key=by_name),
         "warnings": [],
     }

@@ -21,24 +21,21 @@ from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._account import (
     BLOCKING_EFFECTS,
     NOT_READY_TAINTS,
     SMALLEST_OFFER,
+    allocatable_value,
     assigned,
     is_pod_level,
     named,
     pod_requests,
-    resource_value,
     unassigned,
 )
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import (
     Node,
-    ObjectError,
     Pod,
     Requirement,
     Taint,
     Term,
     Toleration,
-    title,
 )
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._quantity import QuantityError, nano
 
 #: Why a pod waits, those that concern the pod first, then those that concern nodes in the order of the filters.
 REASONS = (
@@ -176,25 +173,16 @@ class Room:
 
     def __init__(self, node: Node, resources: t.Iterable[str]) -> None:
         self.node = node
-        self.allocatable = {name: _allocatable(node, name) for name in resources}
+        self.allocatable = {name: allocatable_value(node, name) for name in resources}
         self.free = dict(self.allocatable)
         #: How many more pods it takes.
-        self.slots = _allocatable(node, "pods")
+        self.slots = allocatable_value(node, "pods")
         self.nominated: list[tuple[Pod, dict[str, int]]] = []
 
     def charge(self, amounts: t.Mapping[str, int]) -> None:
         self.slots -= 1
         for name, amount in amounts.items():
             self.free[name] -= amount
-
-
-def _allocatable(node: Node, resource: str) -> int:
-    if resource not in node.allocatable:
-        return 0
-    try:
-        return resource_value(nano(node.allocatable[resource]), resource)
-    except QuantityError as error:
-        raise ObjectError(f"{title(node)}: status.allocatable[{resource}]: {error}") from error
 
 
 def asked(pod: Pod) -> dict[str, int]:

@@ -224,10 +224,23 @@ scheduler:
       returned: always
       sample: 4
     usable:
-      description: How many are free on nodes that are Ready and not cordoned; an overcommitted node has none.
+      description:
+        - How many a plain pod may take. It has no tolerations and no selector, and asks for the resource alone, so cpu and
+          memory do not matter.
+        - That is what is free and not promised to others, on nodes that are Ready, not cordoned, and without a taint whose
+          effect is C(NoSchedule) or C(NoExecute). An overcommitted node has none.
+        - With O(details) other than V(none) a node whose C(status.allocatable) allows no further pod has none either.
+          Without details only pods that name the resource are read, so places for pods are not known and not looked at.
       type: int
       returned: always
-      sample: 4
+      sample: 1
+    tainted:
+      description:
+        - How many more there are on nodes with such a taint, for pods that tolerate it; otherwise as RV(scheduler.usable).
+        - The scheduler sees to each pod's own tolerations, so no single pod need be able to take all of them.
+      type: int
+      returned: always
+      sample: 3
     nominated:
       description:
         - How many are promised to pods that wait for others to leave (C(status.nominatedNodeName)).
@@ -246,22 +259,28 @@ scheduler:
       returned: always
       sample: 0
 placeable:
-  description: How many more pods of 1, 2, 4 and 8 devices would fit, by the size as text.
+  description:
+    - How many more plain pods of 1, 2, 4 and 8 devices would fit, by the size as text.
+    - The limits are those of RV(scheduler.usable), so without details places for pods are not among them. Pods that
+      tolerate a taint may find more.
   returned: success
   type: dict
-  sample: {"1": 4, "2": 1, "4": 0, "8": 0}
+  sample: {"1": 1, "2": 0, "4": 0, "8": 0}
 largest_free:
-  description: The most that is usable on one node.
+  description: The most that is usable on one node, as RV(scheduler.usable).
   returned: success
   type: int
-  sample: 3
+  sample: 1
 details:
   description: The account behind the sums. Lists are sorted by name.
   returned: when O(details) is not V(none)
   type: dict
   contains:
     nodes:
-      description: The nodes that have the resource in their status, or pods that hold some.
+      description:
+        - The nodes that have the resource in their status, or pods that hold some.
+        - C(usable) and C(tainted) are the node's part of RV(scheduler.usable) and RV(scheduler.tainted), C(placeable) is how
+          many more plain pods with one device each would fit.
       type: list
       elements: dict
       returned: always
@@ -274,6 +293,9 @@ details:
           scheduler_requested: 3
           scheduler_free: 1
           nominated: 0
+          usable: 1
+          tainted: 0
+          placeable: 1
           unhealthy: 0
           ready: "True"
           cordoned: false

@@ -11,6 +11,7 @@ from __future__ import annotations
 import textwrap
 import typing as t
 
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._account import NOT_READY_TAINTS
 from ansible_collections.gsb.fake_gpu_lab.plugins.plugin_utils._table import columns, languages, width, word
 
 #: A bar has one cell for each device up to this many; beyond, it is to scale.
@@ -19,6 +20,9 @@ CELLS = 16
 ROWS = 40
 WIDTH = 100
 
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+_TAINTED = {"en": "behind taints", "ko": "taint 뒤"}
 _UNTIL = {"en": "{count}, grace until {until}", "ko": "{count}장, 끝낼 시한 {until}"}
 
 
@@ -35,13 +39,20 @@ def gauge(used: int, allocatable: int) -> str:
 def state(node: t.Mapping[str, t.Any]) -> str:
     """What keeps pods off a node, or what is wrong with its devices."""
     notes = []
-    if node["ready"] in ("False", "Unknown"):
+    not_ready = node["ready"] in ("False", "Unknown") or any(one["key"] in NOT_READY_TAINTS for one in node["taints"])
+    if not_ready:
         notes.append("not ready")
     if node["cordoned"]:
         notes.append("cordoned")
     for taint in node["taints"]:
-        if not taint["key"].startswith("node.kubernetes.io/"):
+        told = taint["key"] in NOT_READY_TAINTS or (node["cordoned"] and taint["key"] == _UNSCHEDULABLE)
+        if not told:
             notes.append(f"taint {taint['key']}" + (f"={taint['value']}" if taint["value"] else ""))
+    if not not_ready and not node["cordoned"]:
+        if node["scheduler_free"] > node["nominated"] and not node["usable"] + node["tainted"]:
+            notes.append("no place for another pod")
+        elif node["placeable"] < node["usable"]:
+            notes.append(f"places for {node['placeable']} more")
     if node["unhealthy"]:
         notes.append(f"{node['unhealthy']} unhealthy")
     if node["scheduler_free"] < 0:
@@ -98,6 +109,9 @@ def _sums(result: t.Mapping[str, t.Any], lang: str) -> list[str]:
     for label, key in (("total", "allocatable_total"), ("requested", "requested"), ("free", "free")):
         rows.append([word(label, lang), str(ledger[key]), *([str(scheduler[key])] if both else [])])
     rows.append([word("usable", lang), *([""] if both else []), str(scheduler["usable"])])
+    if scheduler["tainted"]:
+        label = " / ".join(_TAINTED[one] for one in languages(lang))
+        rows.append([label, *([""] if both else []), str(scheduler["tainted"])])
     sizes = {
         one: ", ".join(word("of", one).format(count=count, size=size) for size, count in result["placeable"].items())
         for one in languages(lang)

@@ -34,7 +34,7 @@ def pod(name, gpus, on="", **more):
 
 
 def account(nodes, pods, level="full"):
-    counted = _account.account(nodes, pods, GPU)
+    counted = _account.account(nodes, pods, GPU, every_pod=True)
     look = gpu_ledger.Look(counted, _explain.waiting(nodes, pods, GPU), {}, [])
     return {**counted, "details": gpu_ledger.details(look, level)}
 
@@ -65,6 +65,7 @@ def test_a_name_that_nobody_has_says_what_there_is():
     assert "nodes also advertise amd.com/gpu" in _account_table.account_lines(counted)
 
 
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 MIXED = (
     [
@@ -93,8 +94,9 @@ nvidia.com/gpu      by limits  by the scheduler
 allocatable in all         70                70
 requested                  26                27
 free                       44                43
-usable now                                   35
-Room for pods: 35 with 1, 17 with 2, 8 with 4, 3 with 8. The most on one node: 28.
+usable now                                   28
+behind taints                                 7
+Room for pods: 28 with 1, 14 with 2, 7 with 4, 3 with 8. The most on one node: 28.
 
 node     GPUs  used  free
 a100-1      8     8     0  [########]
@@ -121,8 +123,9 @@ nvidia.com/gpu   limits 기준  스케줄러 기준
 광고 합계                 70             70
 요청                      26             27
 남음                      44             43
-지금 쓸 수 있음                          35
-들어갈 수 있음: 1장짜리 35개, 2장짜리 17개, 4장짜리 8개, 8장짜리 3개. 한 노드에 최대 28.
+지금 쓸 수 있음                          28
+taint 뒤                                  7
+들어갈 수 있음: 1장짜리 28개, 2장짜리 14개, 4장짜리 7개, 8장짜리 3개. 한 노드에 최대 28.
 
 노드     장수  사용  남음
 a100-1      8     8     0  [########]
@@ -149,9 +152,10 @@ nvidia.com/gpu                  by limits / limits 기준  by the scheduler / �
 allocatable in all / 광고 합계                       70                                70
 requested / 요청                                     26                                27
 free / 남음                                          44                                43
-usable now / 지금 쓸 수 있음                                                           35
-Room for pods: 35 with 1, 17 with 2, 8 with 4, 3 with 8. The most on one node: 28.
-들어갈 수 있음: 1장짜리 35개, 2장짜리 17개, 4장짜리 8개, 8장짜리 3개. 한 노드에 최대 28.
+usable now / 지금 쓸 수 있음                                                           28
+behind taints / taint 뒤                                                                7
+Room for pods: 28 with 1, 14 with 2, 7 with 4, 3 with 8. The most on one node: 28.
+들어갈 수 있음: 1장짜리 28개, 2장짜리 14개, 4장짜리 7개, 8장짜리 3개. 한 노드에 최대 28.
 
 node / 노드  GPUs / 장수  used / 사용  free / 남음
 a100-1                 8            8            0  [########]
@@ -280,6 +284,32 @@ def test_an_overcommitted_node_and_one_with_promises():
         "gone         0     2    -2  [!!]    2 unhealthy, overcommitted",
         "promised     4     4     0  [####]  2 promised",
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "pods", "says"),
+    [
+        ({"places": "1"}, [pod("a", 0, "n")], "no place for another pod"),
+        ({"places": "1"}, [pod("a", 4, "n")], ""),
+        ({"places": "3"}, [pod("a", 0, "n")], "places for 2 more"),
+        ({"places": "5"}, [pod("a", 0, "n")], ""),
+        ({"places": "0", "unschedulable": True}, [], "cordoned"),
+        ({"unschedulable": True, "taints": (CORDON,)}, [], "cordoned"),
+        ({"taints": (CORDON,)}, [], "taint node.kubernetes.io/unschedulable"),
+        (
+            {"taints": (Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),)},
+            [],
+            "taint node.kubernetes.io/disk-pressure",
+        ),
+        ({"ready": "True", "taints": (NOT_READY,)}, [], "not ready"),
+        ({"places": "0", "taints": (Taint("x", "y", "NoExecute"),)}, [], "taint x=y, no place for another pod"),
+    ],
+)
+def test_what_leaves_no_room_stands_beside_the_node(more, pods, says):
+    item = node("n", 4, **{key: value for key, value in more.items() if key != "places"})
+    item = item._replace(allocatable={**item.allocatable, "pods": more.get("places", "110")})
+    (row,) = table(page([item], pods))
+    assert row.partition("]")[2].strip() == says
 
 
 def test_long_names_are_whole():

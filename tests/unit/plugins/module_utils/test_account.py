@@ -44,8 +44,19 @@ def node(count=None, name="n1", capacity=-1, **more):
     return Node(name, allocatable=amounts(count), capacity=amounts(count if capacity == -1 else capacity), **more)
 
 
-def account(nodes, pods):
-    return _account.account(nodes, pods, GPU)
+def account(nodes, pods, **more):
+    return _account.account(nodes, pods, GPU, **more)
+
+
+def places(count, item):
+    """The node with so many places for pods."""
+    return item._replace(allocatable={**item.allocatable, "pods": str(count)})
+
+
+def room(result):
+    """What plain pods may take, what only others may, how many fit by 1, 2, 4 and 8, and the most on one node."""
+    scheduler = result["scheduler"]
+    return scheduler["usable"], scheduler["tainted"], [*result["placeable"].values()], result["largest_free"]
 
 
 def both(one, *nodes):
@@ -169,6 +180,9 @@ def test_a_node_line_by_line():
             "scheduler_requested": 2,
             "scheduler_free": 1,
             "nominated": 2,
+            "usable": 0,
+            "tainted": 0,
+            "placeable": 0,
             "unhealthy": 1,
             "ready": "False",
             "cordoned": True,
@@ -334,8 +348,92 @@ def test_nothing_can_be_placed_where_no_pod_may_go(more):
     assert result["scheduler"]["usable"] == 5
 
 
-def test_a_taint_that_gpu_pods_tolerate_does_not_make_a_node_useless():
-    assert account([node(8, taints=(Taint(GPU, "", "NoSchedule"),))], [])["largest_free"] == 8
+@pytest.mark.parametrize(
+    ("taint", "usable", "tainted"),
+    [
+        (Taint("x", "y", "NoSchedule"), 5, 7),
+        (Taint("x", "y", "NoExecute"), 5, 7),
+        (Taint(GPU, "", "NoSchedule"), 5, 7),
+        (Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"), 5, 7),
+        (Taint("x", "y", "PreferNoSchedule"), 12, 0),
+    ],
+)
+def test_what_is_behind_a_taint_is_no_room_for_a_plain_pod(taint, usable, tainted):
+    result = account([node(8, taints=(taint,)), node(5, "n2")], [pod(1)])
+    assert room(result)[:2] == (usable, tainted)
+    assert result["placeable"]["8"] == 0
+    assert result["placeable"]["4"] == (2 if usable == 12 else 1)
+    assert result["largest_free"] == (7 if usable == 12 else 5)
+    assert [(one["usable"], one["tainted"]) for one in result["nodes"]] == [(7, 0) if usable == 12 else (0, 7), (5, 0)]
+
+
+@pytest.mark.parametrize(
+    "more", [{"unschedulable": True}, {"ready": "False"}, {"taints": (Taint("node.kubernetes.io/not-ready", "", "NoExecute"),)}]
+)  # fmt: skip
+def test_where_no_pod_may_go_a_taint_hides_nothing(more):
+    more = {**more, "taints": (*more.get("taints", ()), Taint("x", "y", "NoSchedule"))}
+    assert room(account([node(8, **more)], [])) == (0, 0, [0, 0, 0, 0], 0)
+
+
+def test_what_is_promised_or_held_too_much_is_not_behind_a_taint():
+    waits = pod(3, name="w", node="", phase="Pending", nominated_node="n1")
+    nodes = [node(4, taints=(Taint("x", "", "NoSchedule"),)), node(1, "n2", taints=(Taint("x", "", "NoSchedule"),))]
+    assert room(account(nodes, [waits, pod(2, node="n2")]))[:2] == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, (0, 0, [0, 0, 0, 0], 0)),
+        (2, (0, 0, [0, 0, 0, 0], 0)),
+        (3, (8, 0, [1, 1, 1, 1], 8)),
+        (4, (8, 0, [2, 2, 2, 1], 8)),
+        (5, (8, 0, [3, 3, 2, 1], 8)),
+        (110, (8, 0, [8, 4, 2, 1], 8)),
+    ],
+)
+def test_a_node_takes_no_more_pods_than_it_has_places(count, expected):
+    """Two places are taken, by a pod that has no GPUs and by one that was promised the node."""
+    plain = pod(None, name="plain")
+    there = [plain, pod(None, name="next", node="", phase="Pending", nominated_node="n1")]
+    elsewhere = [
+        plain._replace(name="ended", phase="Succeeded"),
+        plain._replace(name="failed", phase="Failed"),
+        plain._replace(name="waits", node="", phase="Pending"),
+        plain._replace(name="far", node="n2"),
+        plain._replace(name="lost", node="gone"),
+    ]
+    nodes = [places(count, node(8)), places(9, node(name="n2"))]
+    result = account(nodes, [*there, *elsewhere], every_pod=True)
+    assert room(result) == expected
+    (listed,) = result["nodes"]
+    assert (listed["usable"], listed["placeable"]) == (expected[0], expected[2][0])
+
+
+def test_behind_a_taint_places_count_too():
+    item = node(8, taints=(Taint("x", "", "NoSchedule"),))
+    assert room(account([places(1, item)], [], every_pod=True))[:2] == (0, 8)
+    assert room(account([places(1, item)], [pod(None)], every_pod=True))[:2] == (0, 0)
+
+
+def test_a_node_that_names_no_number_of_pods_takes_none():
+    """As the scheduler has it: AllowedPodNumber is 0."""
+    assert room(account([node(8)], [], every_pod=True)) == (0, 0, [0, 0, 0, 0], 0)
+
+
+def test_places_are_not_guessed_where_not_every_pod_is_known():
+    assert room(account([places(1, node(8))], [pod(4)])) == (4, 0, [4, 2, 1, 0], 4)
+
+
+def test_the_account_of_a_node_with_places_does_not_change_with_each_pod():
+    """Two looks in a row are compared; pods without GPUs come and go."""
+    nodes = [places(110, node(4))]
+    assert account(nodes, [pod(1)], every_pod=True) == account(nodes, [pod(1), pod(None, name="q")], every_pod=True)
+
+
+def test_places_that_cannot_be_read_are_named():
+    with pytest.raises(ObjectError, match=r"node n1: status.allocatable\[pods\]: 'many'"):
+        account([places("many", node(8))], [], every_pod=True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _explain
+from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils import _account, _explain
 from ansible_collections.gsb.fake_gpu_lab.plugins.module_utils._objects import (
     Condition,
     Container,
@@ -618,3 +618,17 @@ def test_the_prediction_is_that_of_a_slow_scheduler(nodes, pods, order: random.R
     order.shuffle(nodes)
     order.shuffle(pods)
     assert _explain.waiting(nodes, pods, GPU) == found
+
+
+@settings(max_examples=50)
+@given(nodes_of, pods_of, st.sampled_from([1, 2, 4]))
+def test_as_many_plain_pods_fit_as_the_account_promises(nodes, pods, size):
+    """Placed one by one where the filters let them, until no node takes one more."""
+    promised = _account.account(nodes, pods, GPU, every_pod=True)["placeable"][str(size)]
+    plain = wants(size, "plain")
+    for count in range(promised + 1):
+        found = next(one for one in _explain.waiting(nodes, [*pods, plain], GPU) if one["name"] == "plain")
+        fits = [reason["nodes"] for reason in found["reasons"] if reason["reason"] == "fits"]
+        assert bool(fits) == (count < promised)
+        if fits:
+            pods = [*pods, has(size, f"placed-{count}", fits[0][-1])]

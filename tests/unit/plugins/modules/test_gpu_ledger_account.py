@@ -65,12 +65,13 @@ def test_the_two_definitions_side_by_side(ledger):
         "allocatable_total": 7,
         "requested": 7,
         "free": 0,
-        "usable": 2,
+        "usable": 0,
+        "tainted": 2,
         "nominated": 0,
         "orphaned": 1,
         "dra": 0,
     }
-    assert (answer["placeable"], answer["largest_free"]) == ({"1": 2, "2": 1, "4": 0, "8": 0}, 2)
+    assert (answer["placeable"], answer["largest_free"]) == ({"1": 0, "2": 0, "4": 0, "8": 0}, 0)
 
 
 @pytest.mark.parametrize(("accounting", "requested"), [("limits", 4), ("scheduler", 5)])

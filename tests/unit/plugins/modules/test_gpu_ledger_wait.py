@@ -40,6 +40,8 @@ def clock(monkeypatch):
 def server():
     with api.Api(finished.lab(8)) as running:
         running.page = 500
+        # Plain pods may go to both nodes.
+        running.lists["/api/v1/nodes"][1]["spec"]["taints"] = []
         yield running
 
 
@@ -92,6 +94,16 @@ def test_it_becomes_so_at_the_third_look(ledger, server, clock, report, wanted, 
 def test_it_is_so_already(ledger, server, wanted):
     assert "failed" not in ledger(wait_for=wanted, wait_timeout=0)
     assert looks(server) == 1
+
+
+@pytest.mark.parametrize("details", ["none", "full"])
+def test_what_is_free_behind_a_taint_is_no_room(ledger, server, details):
+    """It is on gpu-a alone that two GPUs are free at once."""
+    wanted = {"wait_for": {"placeable": {"size": 2}}, "wait_timeout": 0, "details": details}
+    assert "failed" not in ledger(**wanted)
+    taint = {"key": "x", "value": "y", "effect": "NoSchedule"}
+    server.lists["/api/v1/nodes"][1]["spec"]["taints"] = [taint]
+    assert "0 pods of 2 would fit, not 1; the most on one node is 1" in ledger(**wanted)["msg"]
 
 
 @pytest.mark.parametrize(
