@@ -76,7 +76,8 @@ def _nodes(details: t.Mapping[str, t.Any], lang: str) -> list[str]:
         return [word("nobody", lang)]
     # Those that need a look first, when not all can be shown.
     shown = sorted(nodes, key=lambda node: (not state(node), node["name"]))[:ROWS] if len(nodes) > ROWS else nodes
-    rows = [[*(word(key, lang) for key in ("node", "gpus", "used", "free")), "", ""]]
+    # One line for each language: side by side they would be wider than what is below.
+    rows = [[*(word(key, one) for key in ("node", "gpus", "requested", "free")), "", ""] for one in languages(lang)]
     for node in shown:
         used = node["scheduler_requested"]
         cells = [node["allocatable"], used, node["scheduler_free"]]

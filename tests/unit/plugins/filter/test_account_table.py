@@ -98,13 +98,13 @@ usable now                                   28
 behind taints                                 7
 Room for pods: 28 with 1, 14 with 2, 7 with 4, 3 with 8. The most on one node: 28.
 
-node     GPUs  used  free
-a100-1      8     8     0  [########]
-a100-2      8     3     5  [###.....]          cordoned
-h100-1      8     1     7  [#.......]          taint team=vision
-lost-1      2     3    -1  [##!]               2 unhealthy, overcommitted
-off-1       4     0     4  [....]              not ready
-slots-1    40    12    28  [####............]
+node     GPUs  requested  free
+a100-1      8          8     0  [########]
+a100-2      8          3     5  [###.....]          cordoned
+h100-1      8          1     7  [#.......]          taint team=vision
+lost-1      2          3    -1  [##!]               2 unhealthy, overcommitted
+off-1       4          0     4  [....]              not ready
+slots-1    40         12    28  [####............]
 
 2 waiting:
   team/huge: asks for 64 of nvidia.com/gpu: no node has as many as 64, the largest offers 40
@@ -127,7 +127,7 @@ nvidia.com/gpu   limits 기준  스케줄러 기준
 taint 뒤                                  7
 들어갈 수 있음: 1장짜리 28개, 2장짜리 14개, 4장짜리 7개, 8장짜리 3개. 한 노드에 최대 28.
 
-노드     장수  사용  남음
+노드     장수  요청  남음
 a100-1      8     8     0  [########]
 a100-2      8     3     5  [###.....]          cordoned
 h100-1      8     1     7  [#.......]          taint team=vision
@@ -157,13 +157,14 @@ behind taints / taint 뒤                                                       
 Room for pods: 28 with 1, 14 with 2, 7 with 4, 3 with 8. The most on one node: 28.
 들어갈 수 있음: 1장짜리 28개, 2장짜리 14개, 4장짜리 7개, 8장짜리 3개. 한 노드에 최대 28.
 
-node / 노드  GPUs / 장수  used / 사용  free / 남음
-a100-1                 8            8            0  [########]
-a100-2                 8            3            5  [###.....]          cordoned
-h100-1                 8            1            7  [#.......]          taint team=vision
-lost-1                 2            3           -1  [##!]               2 unhealthy, overcommitted
-off-1                  4            0            4  [....]              not ready
-slots-1               40           12           28  [####............]
+node     GPUs  requested  free
+노드     장수       요청  남음
+a100-1      8          8     0  [########]
+a100-2      8          3     5  [###.....]          cordoned
+h100-1      8          1     7  [#.......]          taint team=vision
+lost-1      2          3    -1  [##!]               2 unhealthy, overcommitted
+off-1       4          0     4  [....]              not ready
+slots-1    40         12    28  [####............]
 
 2 waiting: / 기다리는 파드 2개:
   team/huge: asks for 64 of nvidia.com/gpu: no node has as many as 64, the largest offers 40
@@ -201,8 +202,8 @@ free                4
 usable now          4
 Room for pods: 4 with 1, 2 with 2, 1 with 4, 0 with 8. The most on one node: 4.
 
-node  GPUs  used  free
-one      4     0     4  [....]
+node  GPUs  requested  free
+one      4          0     4  [....]
 
 No pod waits for one.
 """
@@ -281,8 +282,8 @@ def test_an_overcommitted_node_and_one_with_promises():
     nodes = [node("gone", 0, capacity=2), node("promised", 4)]
     pods = [pod("a", 2, "gone"), pod("b", 4, "promised"), pod("next", 2, nominated_node="promised")]
     assert table(page(nodes, pods)) == [
-        "gone         0     2    -2  [!!]    2 unhealthy, overcommitted",
-        "promised     4     4     0  [####]  2 promised",
+        "gone         0          2    -2  [!!]    2 unhealthy, overcommitted",
+        "promised     4          4     0  [####]  2 promised",
     ]
 
 
