@@ -585,7 +585,7 @@ def look(module: AnsibleModule) -> Look:
                 if error.kind != "refused":
                     raise
                 remarks.append(f"whether {resource} may come from ResourceClaims was not looked at: {error}")
-    account = _account.account(cluster.nodes, cluster.pods, resource)
+    account = _account.account(cluster.nodes, cluster.pods, resource, every_pod=explain)
     waiting = _explain.waiting(cluster.nodes, cluster.pods, resource, classes) if explain else []
     return Look(account, waiting, cluster.stats, remarks)
 
