@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from lab_machine import facts, rootfs
 from lab_machine.cgroups import Cgroup
-from lab_machine.contents import contents, differing, write
+from lab_machine.contents import contents, differing, release, write
 from lab_machine.keeper import (
     Fault,
     Keeper,
@@ -212,6 +213,21 @@ def down(settings: Settings, check: bool) -> dict[str, Any]:
     return {"changed": bool(did), "did": did}
 
 
+def take(settings: Settings, to: pathlib.Path, check: bool) -> dict[str, Any]:
+    """End the machine and give its root folder away, without what made it a machine of this host."""
+    if to.exists() or check:
+        return {"changed": not to.exists(), "did": []}
+    if not settings.root.is_dir():
+        raise Fault(f"There is no machine {settings.name} whose root folder could be taken ({settings.root}).")
+    with rootfs.locked(settings.home):
+        stop_keeper(settings)
+        clear_leftovers(settings)
+        release(settings.home)
+        rootfs.give_away(settings.root, to)
+    down(settings, check=False)
+    return {"changed": True, "did": [f"made {to}"]}
+
+
 def end_connections(settings: Settings) -> None:
     """End the ssh connections that are kept open for the next task."""
     for path in settings.ssh.glob("mux-*"):
@@ -225,9 +241,10 @@ def end_connections(settings: Settings) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("look", "base", "up", "down", "keep"))
+    parser.add_argument("command", choices=("look", "base", "up", "down", "take", "keep"))
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
     parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
+    parser.add_argument("--to", type=pathlib.Path, help="take: where the root folder goes")
     options = parser.parse_args()
     settings = Settings.from_json(options.settings)
     try:
@@ -239,6 +256,8 @@ def main() -> int:
             answer = base(settings)
         elif options.command == "up":
             answer = up(settings, ["--settings", options.settings], options.check)
+        elif options.command == "take":
+            answer = take(settings, options.to, options.check)
         else:
             answer = down(settings, options.check)
     except Fault as fault:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import stat
 from typing import Union
 
@@ -175,6 +176,35 @@ def contents(settings: Settings, needed: dict[str, bool], keys: dict[str, str]) 
         }
     )
     return wanted
+
+
+# A root folder that leaves the machine keeps these: pods hold up the end of any machine.
+STAYS = ("lab-end-pods.service", "end-pods")
+
+
+def release(folder: pathlib.Path) -> None:
+    """Take out of the root folder what `write` and the script before k3s put there."""
+    overlay = [f"root/{path.relative_to(OVERLAY)}" for path in OVERLAY.rglob("*") if path.is_file()]
+    links = [f"{SYSTEM}/{target}.wants/{unit}" for unit, target in ENABLED.items()]
+    links += [f"{SYSTEM}/{unit}" for unit in MASKED]
+    links += [f"{VENDOR}/k3s.service.wants/lab-before-k3s.service"]
+    named = [
+        f"root/{name}"
+        for name in (
+            "etc/hostname",
+            "etc/hosts",
+            "etc/resolv.conf",
+            "usr/lib/lab-machine/network",
+            "usr/lib/lab-machine/before-k3s",
+            "root/.ssh/authorized_keys",
+            "etc/ssh/ssh_host_ed25519_key",
+            "etc/ssh/ssh_host_ed25519_key.pub",
+        )
+    ]
+    written = [f"root{name}" for text in BRIDGES.values() for name in re.findall(r"^put (\S+) <<", text, re.M)]
+    for name in overlay + links + named + written:
+        if not name.endswith(STAYS):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _now(path: pathlib.Path) -> Content:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import pathlib
@@ -91,6 +92,10 @@ def mmdebstrap(settings: Settings, target: pathlib.Path) -> list[str]:
 def make_base(settings: Settings) -> bool:
     if settings.base.is_dir():
         return False
+    if settings.base_folder:
+        raise Fault(
+            f"machine_base is {settings.base}, and there is no such folder: name a root folder, or leave it empty."
+        )
     with locked(settings.bases):
         if settings.base.is_dir():
             return False
@@ -136,11 +141,26 @@ def make_machine(settings: Settings) -> None:
         _delete(new)
         contained("cp", "--archive", "--reflink=auto", str(settings.base), str(new))
         (new / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
-        machine_id = new / "etc/machine-id"
-        machine_id.write_text(uuid.uuid4().hex + "\n", encoding="ascii")
-        machine_id.chmod(0o444)
-        (settings.home / "base").write_text(settings.base_key + "\n", encoding="ascii")
+        if not settings.base_folder:
+            machine_id = new / "etc/machine-id"
+            machine_id.write_text(uuid.uuid4().hex + "\n", encoding="ascii")
+            machine_id.chmod(0o444)
+        (settings.home / "base").write_text(f"{settings.base_folder or settings.base_key}\n", encoding="ascii")
         new.rename(settings.root)
+
+
+def give_away(root: pathlib.Path, to: pathlib.Path) -> None:
+    """Move a root folder, to another file system too; it is whole there or not there at all."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    new = to.parent / f".taking-{to.name}"
+    _delete(new)
+    try:
+        root.rename(new)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        contained("cp", "--archive", str(root), str(new))
+    new.rename(to)
 
 
 def keys(settings: Settings) -> dict[str, str]:

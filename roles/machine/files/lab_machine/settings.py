@@ -27,6 +27,7 @@ class Settings:
     memory_gib: float
     start_timeout: int
     stop_timeout: int
+    base_folder: str = ""
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
@@ -89,4 +90,4 @@ class Settings:
 
     @property
     def base(self) -> pathlib.Path:
-        return self.bases / self.base_key
+        return pathlib.Path(self.base_folder) if self.base_folder else self.bases / self.base_key

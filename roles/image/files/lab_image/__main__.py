@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""The tool behind the role `image`. Each command prints one JSON object, with a `fault` in words when it could not do
+what it was asked; the role decides what to call."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from lab_image import sbom
+from lab_image.dress import clean, dress
+from lab_image.hygiene import inspect, size_of, table
+from lab_image.pack import Fault, kernel_of, pack
+
+# Of the collection, what a baked root folder is made from.
+MADE_FROM = (
+    "roles",
+    "plugins",
+    "playbooks",
+    "inventory/localhost.yml",
+    "lab.yml",
+    "meta",
+    "galaxy.yml",
+    "MANIFEST.json",
+)
+TOOLS = {
+    "mcopy": "mtools",
+    "mkfs.vfat": "dosfstools",
+    "mke2fs": "e2fsprogs",
+    "qemu-img": "qemu-utils",
+    "sfdisk": "fdisk",
+    "zstd": "zstd",
+}
+COMPRESSED_GIB = 1.2
+
+
+def digest_of(collection: pathlib.Path, wanted: Any) -> str:
+    """Names a baked root folder by all that it is made from."""
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode())
+    for name in MADE_FROM:
+        top = collection / name
+        for path in sorted([top] if top.is_file() else top.rglob("*")):
+            # How a folder is packed is no part of it.
+            if path.is_file() and "__pycache__" not in path.parts and path.name not in ("pack.py", "sbom.py"):
+                digest.update(f"{path.relative_to(collection)}\0{path.stat().st_mode:o}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def look(wanted: dict[str, Any]) -> dict[str, Any]:
+    folder = pathlib.Path(wanted["cache"])
+    key = digest_of(pathlib.Path(wanted["collection"]), wanted["inputs"])
+    packages = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
+    return {
+        "key": key,
+        "root": str(folder / key / "root"),
+        "packages": packages,
+        "baked": (folder / key / "root").is_dir(),
+    }
+
+
+def finish(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Dress and clean a root folder that left the machine, check it, and give it its place."""
+    root, new = pathlib.Path(wanted["root"]), pathlib.Path(wanted["taken"])
+    clean(new, wanted["state"])
+    dress(new, wanted)
+    results = inspect(new, wanted["state"])
+    if not all(result["ok"] for result in results):
+        raise Fault("\n".join(["The root folder is not fit to be packed:", *table(results)]))
+    new.rename(root)
+    # The one before may still be booted by somebody; older ones are of no use.
+    baked = sorted(
+        (path for path in root.parent.parent.iterdir() if (path / "root").is_dir()),
+        key=lambda path: path.stat().st_mtime,
+    )
+    for path in baked[:-2]:
+        shutil.rmtree(path)
+    return {"changed": True, "checks": table(results)}
+
+
+def manifest(root: pathlib.Path, wanted: dict[str, Any], files: list[dict[str, Any]]) -> dict[str, Any]:
+    bundle = json.loads(pathlib.Path(wanted["bundle"], "manifest.json").read_text(encoding="utf-8"))
+    _kernel, _initrd, kernel = kernel_of(root)
+    return {
+        "schema": 1,
+        "name": wanted["name"],
+        "key": wanted["key"],
+        "arch": wanted["arch"],
+        "origin": bundle["origin"],
+        "state": wanted["state"],
+        "versions": {
+            **{name: part["version"] for name, part in bundle["parts"].items() if part.get("version")},
+            "collection": wanted["version"],
+            "debian": (root / "etc/debian_version").read_text(encoding="ascii").strip(),
+            "kernel": kernel,
+        },
+        "bundle": {
+            file["path"]: file["sha256"]
+            for part in bundle["parts"].values()
+            for file in part["files"]
+            if "/wheels" not in file["path"]
+        },
+        "unpacked_bytes": size_of(root),
+        "files": files,
+    }
+
+
+def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
+    """The files of the image, with what they are made of."""
+    root, folder, name = pathlib.Path(wanted["root"]), pathlib.Path(wanted["dest"]), wanted["name"]
+    stamp = folder / f"{name}.json"
+    try:
+        known = json.loads(stamp.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    fresh = known.get("packed") == wanted["packed"] and all(
+        (folder / f"{name}.{kind}").is_file() for kind in wanted["formats"]
+    )
+    if fresh or check:
+        return {"changed": not fresh, "files": known.get("files", []), "checks": known.get("checks", [])}
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("json", "cdx.json", *wanted["formats"]):
+        (folder / f"{name}.{kind}").unlink(missing_ok=True)
+    results = inspect(root, wanted["state"])
+    if not all(result["ok"] for result in results):
+        raise Fault("\n".join(["The root folder is not fit to be packed:", *table(results)]))
+    files = pack(root, folder, name, wanted)
+    for file in files:
+        gib = file["size"] / 2**30
+        seen = [] if gib <= COMPRESSED_GIB else [f"{gib:.2f} GiB"]
+        what = f"at most {COMPRESSED_GIB:g} GiB: {gib:.2f} GiB"
+        results.append({"check": file["path"].split(".", 1)[1], "what": what, "ok": not seen, "seen": seen})
+    said = manifest(root, wanted, files)
+    bundle = json.loads(pathlib.Path(wanted["bundle"], "manifest.json").read_text(encoding="utf-8"))
+    bill = sbom.document(name, wanted["version"], list(sbom.components(root, bundle)))
+    (folder / f"{name}.cdx.json").write_text(bill + "\n", encoding="utf-8")
+    said.update(packed=wanted["packed"], checks=table(results), sbom=f"{name}.cdx.json")
+    stamp.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    if not all(result["ok"] for result in results):
+        raise Fault("\n".join(["The image is too large:", *table(results)]))
+    return {"changed": True, "files": files, "checks": table(results)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=("look", "finish", "make", "check"))
+    parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
+    parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
+    options = parser.parse_args()
+    wanted = json.loads(options.settings)
+    try:
+        if options.command == "look":
+            answer = {"changed": False, **look(wanted)}
+        elif options.command == "finish":
+            answer = finish(wanted)
+        elif options.command == "make":
+            answer = make(wanted, options.check)
+        else:
+            results = inspect(pathlib.Path(wanted["root"]), wanted["state"])
+            answer = {"changed": False, "ok": all(result["ok"] for result in results), "checks": table(results)}
+    except Fault as fault:
+        answer = {"changed": False, "fault": str(fault)}
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

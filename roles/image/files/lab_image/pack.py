@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, gsb.fake_gpu_lab contributors
+"""A root folder becomes a disk image: no loop device, no mount, no virtual machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import uuid
+from typing import Any
+
+from lab_image.dress import LABEL
+
+MIB = 2**20
+ESP_MIB = 96
+# The types that systemd looks for, by architecture: the root file system grows into its partition by them.
+ROOT_TYPES = {
+    "amd64": "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709",
+    "arm64": "B921B045-1DF0-41C3-AF44-4C6F280D3FAE",
+}
+LOADERS = {"amd64": ("systemd-bootx64.efi", "BOOTX64.EFI"), "arm64": ("systemd-bootaa64.efi", "BOOTAA64.EFI")}
+CONSOLES = {"amd64": "ttyS0,115200", "arm64": "ttyAMA0,115200"}
+COMMAND_LINE = (
+    "root=LABEL={label} rw quiet loglevel=4 console=tty0 console={console} systemd.unified_cgroup_hierarchy=1"
+)
+
+
+class Fault(Exception):
+    """Something that ends the work, said in words for the user."""
+
+
+def run(*command: str, **options: Any) -> str:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=None if "input" in options else subprocess.DEVNULL,
+        **options,
+    )
+    if done.returncode:
+        raise Fault(f"{' '.join(command[:6])}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def kernel_of(root: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path, str]:
+    kernels = sorted((root / "boot").glob("vmlinuz-*"))
+    if len(kernels) != 1:
+        raise Fault(f"{root}/boot has {len(kernels)} kernels, wanted one.")
+    version = kernels[0].name.removeprefix("vmlinuz-")
+    initrd = root / f"boot/initrd.img-{version}"
+    if not initrd.is_file():
+        raise Fault(f"{initrd} is not there.")
+    return kernels[0], initrd, version
+
+
+def partitions(size_mib: int, arch: str, key: str) -> str:
+    """The table as sfdisk reads it; its identifiers follow from what is packed."""
+
+    def identifier(name: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"gsb-fake-gpu-lab/{key}/{name}"))
+
+    return "\n".join(
+        [
+            "label: gpt",
+            f"label-id: {identifier('disk')}",
+            f"start=1MiB, size={ESP_MIB}MiB, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B, name=esp, uuid={identifier('esp')}",
+            f"start={1 + ESP_MIB}MiB, size={size_mib - ESP_MIB - 2}MiB, type={ROOT_TYPES[arch]}, name=root, uuid={identifier('root')}",
+            "",
+        ]
+    )
+
+
+def make_esp(root: pathlib.Path, esp: pathlib.Path, arch: str, extra: str = "") -> None:
+    kernel, initrd, _version = kernel_of(root)
+    source, target = LOADERS[arch]
+    run("mkfs.vfat", "-C", "-F", "32", "-n", "ESP", "-i", "6C616267", str(esp), str(ESP_MIB * 1024))
+    options = COMMAND_LINE.format(label=LABEL, console=CONSOLES[arch]) + (f" {extra}" if extra else "")
+    entry = f"title GPU lab\nlinux /linux\ninitrd /initrd\noptions {options}\n"
+    texts = {"loader/loader.conf": "timeout 0\ndefault gpu-lab.conf\neditor no\n", "loader/entries/gpu-lab.conf": entry}
+    for folder in ("EFI", "EFI/BOOT", "loader", "loader/entries"):
+        run("mmd", "-i", str(esp), f"::{folder}")
+    for source_path, name in (
+        (root / "usr/lib/systemd/boot/efi" / source, f"EFI/BOOT/{target}"),
+        (kernel, "linux"),
+        (initrd, "initrd"),
+    ):
+        run("mcopy", "-i", str(esp), str(source_path), f"::{name}")
+    for name, text in texts.items():
+        run("mcopy", "-i", str(esp), "-", f"::{name}", input=text)
+
+
+def make_disk(root: pathlib.Path, disk: pathlib.Path, size_gib: float, arch: str, key: str) -> None:
+    size_mib = int(size_gib * 1024)
+    root_mib = size_mib - ESP_MIB - 2
+    parts = {"esp": disk.with_suffix(".esp"), "root": disk.with_suffix(".root")}
+    for path in (disk, *parts.values()):
+        path.unlink(missing_ok=True)
+    make_esp(root, parts["esp"], arch)
+    identifier = str(uuid.uuid5(uuid.NAMESPACE_URL, f"gsb-fake-gpu-lab/{key}/filesystem"))
+    run(
+        "mke2fs", "-q", "-t", "ext4", "-L", LABEL, "-U", identifier, "-E", f"hash_seed={identifier}", "-m", "1",
+        "-d", str(root), str(parts["root"]), f"{root_mib}M",
+    )  # fmt: skip
+    with open(disk, "wb") as stream:
+        stream.truncate(size_mib * MIB)
+    run("sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", str(disk), input=partitions(size_mib, arch, key))
+    for name, at in (("esp", 1), ("root", 1 + ESP_MIB)):
+        run("dd", f"if={parts[name]}", f"of={disk}", "bs=1M", f"seek={at}", "conv=notrunc,sparse", "status=none")
+        parts[name].unlink()
+
+
+def make_qcow2(disk: pathlib.Path, target: pathlib.Path) -> None:
+    run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", "-o", "compression_type=zstd", str(disk), str(target))
+
+
+def make_raw_zst(disk: pathlib.Path, target: pathlib.Path) -> None:
+    run("zstd", "-q", "-f", "-9", "--long=27", "-T0", str(disk), "-o", str(target))
+
+
+FORMATS = {"qcow2": make_qcow2, "raw.zst": make_raw_zst}
+
+
+def sha256(path: pathlib.Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def pack(root: pathlib.Path, folder: pathlib.Path, name: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the files that are missing; each is whole or not there."""
+    missing = [kind for kind in wanted["formats"] if not (folder / f"{name}.{kind}").is_file()]
+    if missing:
+        making = folder / ".making"
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        disk = making / "disk.raw"
+        make_disk(root, disk, wanted["size_gib"], wanted["arch"], wanted["key"])
+        for kind in missing:
+            FORMATS[kind](disk, making / kind)
+            os.replace(making / kind, folder / f"{name}.{kind}")
+        shutil.rmtree(making)
+    return [
+        {"path": path.name, "size": path.stat().st_size, "sha256": sha256(path)}
+        for path in (folder / f"{name}.{kind}" for kind in wanted["formats"])
+    ]

@@ -1,0 +1,1 @@
+export ANSIBLE_CONFIG=/etc/ansible/ansible.cfg
