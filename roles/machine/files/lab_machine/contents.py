@@ -35,6 +35,7 @@ MASKED = (
     "sys-kernel-config.mount",
     "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount",
+    "systemd-remount-fs.service",
     "systemd-udev-trigger.service",
     "systemd-udevd-control.socket",
     "systemd-udevd-kernel.socket",

@@ -16,6 +16,7 @@ import argparse
 import base64
 import contextlib
 import datetime
+import functools
 import http.client
 import json
 import os
@@ -25,7 +26,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.parse
 
@@ -38,6 +38,7 @@ KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
 ORIGIN = "/etc/gsb-fake-gpu-lab.json"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LEASE_AGE = 40
+KWOK_AFTER = 300
 UTC = datetime.timezone.utc
 # The phases on the way to ready, in their order.
 PHASES = ("k3s", "api", "node", "boot", "ready", "operator", "plugin", "gpus", "product")
@@ -115,8 +116,9 @@ def show(*arguments):
     return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
 
-def host_now():
-    """When this boot began, and how long ago; a container counts from the start of its own PID 1."""
+@functools.lru_cache(maxsize=1)
+def this_boot():
+    """When this boot began; a container counts from the start of its own PID 1."""
     seen = show("--property=UserspaceTimestamp,UserspaceTimestampMonotonic")
     inside = os.path.exists("/run/systemd/container")
     begun = int(seen.get("UserspaceTimestampMonotonic") or 0) / 1e6 if inside else 0.0
@@ -124,8 +126,11 @@ def host_now():
         "boot_id": text(BOOT_ID).strip(),
         "booted": parse_time(seen.get("UserspaceTimestamp")),
         "begun": begun,
-        "now": datetime.datetime.now(UTC),
     }
+
+
+def host_now():
+    return {**this_boot(), "now": datetime.datetime.now(UTC)}
 
 
 def look(api, want):
@@ -410,7 +415,7 @@ def run(*argv):
 
 
 def first_boot(want):
-    """KWOK and the operator side by side, as soon as the API answers; the node comes up meanwhile."""
+    """The operator as soon as the API answers, KWOK when the GPUs are there: on two CPUs each holds up the other."""
     if os.path.exists(DONE):
         return 0
     api = None
@@ -418,31 +423,18 @@ def first_boot(want):
         time.sleep(0.2)
         api = connect()
     os.environ["KUBECONFIG"] = KUBECONFIG
-    kubectl = ("/usr/local/bin/k3s", "kubectl")
-    failures = []
-
-    def kwok():
-        try:
-            apply = (*kubectl, "apply", "--server-side", "--force-conflicts", "-f")
-            run(*apply, f"{want['manifests']}/kwok.yaml")
-            run(*kubectl, "wait", "--for=condition=Established", "--timeout=120s", "crd/stages.kwok.x-k8s.io")
-            run(*apply, f"{want['manifests']}/stage-fast.yaml")
-        except SystemExit as fault:
-            failures.append(str(fault))
-
-    other = threading.Thread(target=kwok)
-    helm = (
+    run(
         "/usr/local/bin/helm", "upgrade", "--install", want["release"], want["chart"],
         "--namespace", want["operator_namespace"], "--create-namespace", "--values", want["values"],
     )  # fmt: skip
-    # The operator first: the GPUs wait for it alone.
-    other.start()
-    try:
-        run(*helm)
-    finally:
-        other.join()
-    if failures:
-        raise SystemExit("\n".join(failures))
+    deadline = time.monotonic() + KWOK_AFTER
+    while judge(look(api, want), want, host_now())["reached"][-1:] != [PHASES[-1]] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    kubectl = ("/usr/local/bin/k3s", "kubectl")
+    apply = (*kubectl, "apply", "--server-side", "--force-conflicts", "-f")
+    run(*apply, f"{want['manifests']}/kwok.yaml")
+    run(*kubectl, "wait", "--for=condition=Established", "--timeout=120s", "crd/stages.kwok.x-k8s.io")
+    run(*apply, f"{want['manifests']}/stage-fast.yaml")
     os.makedirs(STATE, exist_ok=True)
     with open(DONE, "w", encoding="utf-8") as stream:
         stream.write(text(BOOT_ID))
