@@ -51,6 +51,11 @@ bundle: venv ## Make the folder of artifacts that the lab is installed from
 pins-check: venv ## Which pins have newer releases, as far as upstream can be asked
 	$(VENV)/bin/python -m standins.build.newer $(ARGS)
 
+.PHONY: image
+image: venv ## A disk image of the lab, checked and booted once
+	$(ANSIBLE) playbooks/bake.yml $(ARGS)
+	$(ANSIBLE) playbooks/try.yml -e try_state=checked $(ARGS)
+
 .PHONY: test
 test: venv ## Everything: linters, units, the lab on a real Kubernetes by molecule
 	$(VENV)/bin/python tests/run.py $(ARGS)

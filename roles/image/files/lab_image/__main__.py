@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from lab_image import sbom
+from lab_image import qemu, sbom
 from lab_image.dress import clean, dress
 from lab_image.hygiene import inspect, size_of, table
 from lab_image.pack import Fault, kernel_of, pack
@@ -32,6 +32,7 @@ MADE_FROM = (
     "galaxy.yml",
     "MANIFEST.json",
 )
+NO_PART = ("pack.py", "qemu.py", "sbom.py")
 TOOLS = {
     "mcopy": "mtools",
     "mkfs.vfat": "dosfstools",
@@ -50,7 +51,7 @@ def digest_of(collection: pathlib.Path, wanted: Any) -> str:
         top = collection / name
         for path in sorted([top] if top.is_file() else top.rglob("*")):
             # How a folder is packed is no part of it.
-            if path.is_file() and "__pycache__" not in path.parts and path.name not in ("pack.py", "sbom.py"):
+            if path.is_file() and "__pycache__" not in path.parts and path.name not in NO_PART:
                 digest.update(f"{path.relative_to(collection)}\0{path.stat().st_mode:o}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -60,6 +61,8 @@ def look(wanted: dict[str, Any]) -> dict[str, Any]:
     folder = pathlib.Path(wanted["cache"])
     key = digest_of(pathlib.Path(wanted["collection"]), wanted["inputs"])
     packages = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
+    if wanted.get("try"):
+        packages = qemu.missing_packages(wanted["arch"])
     return {
         "key": key,
         "root": str(folder / key / "root"),
@@ -71,6 +74,8 @@ def look(wanted: dict[str, Any]) -> dict[str, Any]:
 def finish(wanted: dict[str, Any]) -> dict[str, Any]:
     """Dress and clean a root folder that left the machine, check it, and give it its place."""
     root, new = pathlib.Path(wanted["root"]), pathlib.Path(wanted["taken"])
+    if root.is_dir():
+        return {"changed": False, "checks": []}
     clean(new, wanted["state"])
     dress(new, wanted)
     results = inspect(new, wanted["state"])
@@ -152,7 +157,7 @@ def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("look", "finish", "make", "check"))
+    parser.add_argument("command", choices=("look", "finish", "make", "check", "try", "follow", "ask", "stop"))
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
     parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
     options = parser.parse_args()
@@ -164,6 +169,9 @@ def main() -> int:
             answer = finish(wanted)
         elif options.command == "make":
             answer = make(wanted, options.check)
+        elif options.command in ("try", "follow", "ask", "stop"):
+            command = {"try": qemu.start, "follow": qemu.follow, "ask": qemu.ask, "stop": qemu.stop}[options.command]
+            answer = command(wanted)
         else:
             results = inspect(pathlib.Path(wanted["root"]), wanted["state"])
             answer = {"changed": False, "ok": all(result["ok"] for result in results), "checks": table(results)}
