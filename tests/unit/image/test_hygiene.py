@@ -147,3 +147,18 @@ def test_nobody_is_logged_in_by_itself_when_it_is_not_wanted(root):
     assert "--autologin root" in drop_in.read_text()
     dress(root, {**WANTED, "console_autologin": False})
     assert not drop_in.exists()
+
+
+def test_the_key_names_what_the_folder_is_made_from_and_nothing_else(tmp_path):
+    from lab_image.__main__ import digest_of
+
+    put(tmp_path, "roles/k3s/tasks/main.yml")
+    put(tmp_path, "roles/image/files/lab_image/pack.py")
+    put(tmp_path, "tests/unit/test_x.py")
+    first = digest_of(tmp_path, {"packages": []})
+    for name in ("roles/image/files/lab_image/pack.py", "roles/k3s/README.md", "tests/unit/test_x.py"):
+        put(tmp_path, name, "other")
+        assert digest_of(tmp_path, {"packages": []}) == first
+    assert digest_of(tmp_path, {"packages": ["tmux"]}) != first
+    put(tmp_path, "roles/k3s/tasks/main.yml", "other")
+    assert digest_of(tmp_path, {"packages": []}) != first

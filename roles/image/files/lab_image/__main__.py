@@ -32,7 +32,7 @@ MADE_FROM = (
     "galaxy.yml",
     "MANIFEST.json",
 )
-NO_PART = ("pack.py", "qemu.py", "sbom.py")
+NO_PART = ("__main__.py", "hygiene.py", "pack.py", "qemu.py", "sbom.py")
 TOOLS = {
     "mcopy": "mtools",
     "mkfs.vfat": "dosfstools",
@@ -50,8 +50,9 @@ def digest_of(collection: pathlib.Path, wanted: Any) -> str:
     for name in MADE_FROM:
         top = collection / name
         for path in sorted([top] if top.is_file() else top.rglob("*")):
-            # How a folder is packed is no part of it.
-            if path.is_file() and "__pycache__" not in path.parts and path.name not in NO_PART:
+            ours = path.parent.name == "lab_image" and path.name in NO_PART
+            # How a folder is looked at and packed is no part of it; neither is what people read.
+            if path.is_file() and "__pycache__" not in path.parts and not ours and path.suffix != ".md":
                 digest.update(f"{path.relative_to(collection)}\0{path.stat().st_mode:o}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
