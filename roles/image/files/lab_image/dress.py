@@ -121,7 +121,6 @@ def dress(root: pathlib.Path, wanted: dict[str, Any]) -> None:
     _write(root / "etc/resolv.conf", f"nameserver {ADDRESS}\noptions timeout:1 attempts:1\n")
     _write(root / "etc/fstab", f"LABEL={LABEL} / ext4 noatime,errors=remount-ro,x-systemd.growfs 0 1\n")
     _write(root / "opt/gsb-fake-gpu-lab/image.json", json.dumps(wanted["lab"], indent=2, sort_keys=True) + "\n")
-    _link(root / "usr/local/bin/gpu-lab", "/usr/lib/gsb-fake-gpu-lab/gpu_lab.py")
     keys = wanted["authorized_keys"]
     if keys:
         (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, gsb.fake_gpu_lab contributors
 """The lab's own command in a baked image.
