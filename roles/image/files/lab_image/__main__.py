@@ -64,12 +64,10 @@ def look(wanted: dict[str, Any]) -> dict[str, Any]:
     packages = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
     if wanted.get("try"):
         packages = qemu.missing_packages(wanted["arch"])
-    return {
-        "key": key,
-        "root": str(folder / key / "root"),
-        "packages": packages,
-        "baked": (folder / key / "root").is_dir(),
-    }
+    root = folder / key / "root"
+    # A root folder that was taken by a run that was killed is only to be finished.
+    baked = root.is_dir() or root.with_name("root.taken").is_dir()
+    return {"key": key, "root": str(root), "packages": packages, "baked": baked}
 
 
 def finish(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +79,7 @@ def finish(wanted: dict[str, Any]) -> dict[str, Any]:
     dress(new, wanted)
     results = inspect(new, wanted["state"])
     if not all(result["ok"] for result in results):
+        shutil.rmtree(new)
         raise Fault("\n".join(["The root folder is not fit to be packed:", *table(results)]))
     new.rename(root)
     # The one before may still be booted by somebody; older ones are of no use.

@@ -87,4 +87,5 @@ def document(name: str, version: str, found: list[dict[str, Any]]) -> str:
                 hashes=[HashType(alg=HashAlgorithm.SHA_256, content=entry["sha256"])] if entry.get("sha256") else None,
             )
         )
+    bom.register_dependency(bom.metadata.component, bom.components)
     return JsonV1Dot6(bom).output_as_string(indent=2)
