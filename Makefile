@@ -56,6 +56,10 @@ image: venv ## A disk image of the lab, checked and booted once
 	$(ANSIBLE) playbooks/bake.yml $(ARGS)
 	$(ANSIBLE) playbooks/try.yml -e try_state=checked $(ARGS)
 
+.PHONY: image-test
+image-test: venv ## The baked root folder, and machines from it: ready, different, restarted, walked
+	$(VENV)/bin/pytest -q tests/image $(ARGS)
+
 .PHONY: test
 test: venv ## Everything: linters, units, the lab on a real Kubernetes by molecule
 	$(VENV)/bin/python tests/run.py $(ARGS)

@@ -9,8 +9,9 @@ import pathlib
 import pytest
 
 ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
-#: lab names it; bundle hands it to the builder; machine keeps its base root folders there, under a lock of its own.
-OWNERS = {"lab", "bundle", "machine"}
+#: lab names it; bundle hands it to the builder; machine keeps its base root folders there, under a lock of its own;
+#: image keeps baked ones, each whole or not there.
+OWNERS = {"lab", "bundle", "machine", "image"}
 
 
 @pytest.mark.parametrize("role", sorted(path.name for path in ROLES.iterdir() if path.name not in OWNERS))
