@@ -224,7 +224,7 @@ def test_ledger_of_the_current_kubeconfig_beside_a_lab(page, cluster):
     assert outcome.returncode == 0, outcome.stdout
     assert changed(outcome) == 0
     assert outcome.stderr == ""
-    assert "gpu-lab     4     3     1  [###.]" in outcome.stdout
+    assert "gpu-lab     4          3     1  [###.]" in outcome.stdout
     assert "fake-lab/more: asks for 64 of nvidia.com/gpu: no node has as many as 64" in outcome.stdout
 
 
