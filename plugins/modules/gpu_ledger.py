@@ -70,7 +70,12 @@ options:
         description: At least so many are free, by O(accounting).
         type: int
       placeable:
-        description: So many pods would fit on nodes that are Ready and not cordoned, as the scheduler counts.
+        description:
+          - So many plain pods would fit. A plain pod has no tolerations and no selector, and asks for the resource alone.
+          - They need nodes that are Ready, not cordoned and without a taint that keeps pods off, and, with O(details) other
+            than V(none), places for pods. Without details only pods that name the resource are read, so places for pods
+            are not looked at; cpu and memory never are.
+          - Where every node that has the resource has a taint, wait for O(wait_for.free).
         type: dict
         suboptions:
           size:

@@ -106,6 +106,17 @@ def test_what_is_free_behind_a_taint_is_no_room(ledger, server, details):
     assert "0 pods of 2 would fit, not 1; the most on one node is 1" in ledger(**wanted)["msg"]
 
 
+@pytest.mark.parametrize(("details", "fits"), [("none", True), ("summary", False), ("full", False)])
+def test_where_every_pod_is_read_a_node_without_places_is_no_room(ledger, server, details, fits):
+    """With details none only pods with GPUs are read: that is documented."""
+    server.lists["/api/v1/nodes"][1]["status"]["allocatable"]["pods"] = "2"
+    server.lists["/api/v1/pods"].append(finished.pod("plain", node="gpu-a", gpus=None))
+    answer = ledger(wait_for={"placeable": {"size": 2}}, wait_timeout=0, details=details)
+    assert ("failed" not in answer) == fits
+    if not fits:
+        assert "0 pods of 2 would fit, not 1; the most on one node is 1" in answer["msg"]
+
+
 @pytest.mark.parametrize(
     ("wanted", "lacks"),
     [
