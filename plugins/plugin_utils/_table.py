@@ -36,7 +36,6 @@ _WORDS = {
     "total": ("allocatable in all", "광고 합계"),
     "requested": ("requested", "요청"),
     "free": ("free", "남음"),
-    "used": ("used", "사용"),
     "by limits": ("by limits", "limits 기준"),
     "by scheduler": ("by the scheduler", "스케줄러 기준"),
     "usable": ("usable now", "지금 쓸 수 있음"),
