@@ -36,12 +36,12 @@ def components(root: pathlib.Path, bundle: dict[str, Any]) -> Iterator[dict[str,
     for package in python_packages(root):
         yield {**package, "kind": "pypi", "namespace": None}
     for module, version in sorted(bundle.get("go_modules", {}).items()):
-        namespace, _, name = module.rpartition("/")
+        namespace, _slash, name = module.rpartition("/")
         yield {"kind": "golang", "namespace": namespace or None, "name": name, "version": version}
     for part, content in sorted(bundle["parts"].items()):
         for file in content["files"]:
             for reference in file.get("refs", []):
-                name, _, tag = reference.rpartition(":")
+                name, _colon, tag = reference.rpartition(":")
                 yield {
                     "kind": "oci",
                     "namespace": None,
