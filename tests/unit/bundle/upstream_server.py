@@ -273,7 +273,8 @@ def trickling(pieces, between=lambda _sent: None):
         for start in range(0, len(content), size):
             handler.wfile.write(content[start : start + size])
             handler.wfile.flush()
-            between(min(start + size, len(content)))
+            if start + size < len(content):
+                between(start + size)
         return True
 
     return trouble

@@ -88,10 +88,18 @@ def alone(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """The pauses that would have been made."""
+    """The pauses that would have been made; other threads of this process sleep as ever."""
     made = []
-    monkeypatch.setattr(_kube.time, "sleep", made.append)
+    clock = types.SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=made.append)
+    monkeypatch.setattr(_kube, "time", clock)
     return made
+
+
+def test_only_its_own_pauses_are_seen(pauses):
+    time.sleep(0)
+    assert pauses == []
+    _kube.time.sleep(7)
+    assert pauses == [7]
 
 
 @pytest.fixture
