@@ -115,8 +115,10 @@ def next_bundle(first: Path, folder: Path) -> Path:
     manifests = (first / "manifests/kwok.yaml").read_text()
     assert was in manifests
     put("kwok", "manifests/kwok.yaml", manifests.replace(was, becomes).encode())
-    archives = {file["path"]: retagged(first / file["path"], was, becomes) for file in parts["images"]["files"]}
-    ((path, content),) = [(path, content) for path, content in archives.items() if content]
+    # The air-gap archive of k3s, which is compressed, has k3s' own images only.
+    archives = [file["path"] for file in parts["images"]["files"] if not file["path"].endswith(".zst")]
+    renamed_archives = {path: retagged(first / path, was, becomes) for path in archives}
+    ((path, content),) = [(path, content) for path, content in renamed_archives.items() if content]
     put("images", path, content)
     (packed,) = [file["path"] for file in parts["fake-gpu-operator"]["files"]]
     path = packed.replace(chart, after(chart))
