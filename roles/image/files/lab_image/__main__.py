@@ -157,7 +157,7 @@ def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("look", "finish", "make", "check", "try", "follow", "ask", "stop"))
+    parser.add_argument("command", choices=("look", "finish", "make", "try", "follow", "ask", "stop"))
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
     parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
     options = parser.parse_args()
@@ -169,12 +169,9 @@ def main() -> int:
             answer = finish(wanted)
         elif options.command == "make":
             answer = make(wanted, options.check)
-        elif options.command in ("try", "follow", "ask", "stop"):
+        else:
             command = {"try": qemu.start, "follow": qemu.follow, "ask": qemu.ask, "stop": qemu.stop}[options.command]
             answer = command(wanted)
-        else:
-            results = inspect(pathlib.Path(wanted["root"]), wanted["state"])
-            answer = {"changed": False, "ok": all(result["ok"] for result in results), "checks": table(results)}
     except Fault as fault:
         answer = {"changed": False, "fault": str(fault)}
     print(json.dumps(answer))
