@@ -308,10 +308,15 @@ def is_library(name: str) -> bool:
     return bool(_LIBRARY.fullmatch(name)) and not _NOT_NEEDED.search(name)
 
 
+def is_notice(name: str) -> bool:
+    """The copyright and licence of a package, or the link to the folder that has them."""
+    return bool(re.fullmatch(r"usr/share/doc/[^/]+(/copyright)?", name))
+
+
 def fill_busybox(job: Job, root: Path) -> images.Config:
     unpacked, versions = debian.extract(job.runner, ["busybox"], job.work)
     images.merge_usr(root)
-    debian.copy_selected(unpacked, root, lambda name: name == "usr/bin/busybox" or is_library(name))
+    debian.copy_selected(unpacked, root, lambda name: name == "usr/bin/busybox" or is_library(name) or is_notice(name))
     listing = job.work / "applets"
     job.runner.run([unpacked / "usr/bin/busybox", "--list"], output=listing)
     for applet in listing.read_text(encoding="utf-8").split():
@@ -326,7 +331,11 @@ def fill_busybox(job: Job, root: Path) -> images.Config:
 def fill_ubuntu(job: Job, root: Path) -> images.Config:
     unpacked, versions = debian.extract(job.runner, ["bash", "coreutils", "grep", "sed"], job.work)
     images.merge_usr(root)
-    debian.copy_selected(unpacked, root, lambda name: name.startswith(("usr/bin/", "usr/sbin/")) or is_library(name))
+    debian.copy_selected(
+        unpacked,
+        root,
+        lambda name: name.startswith(("usr/bin/", "usr/sbin/")) or is_library(name) or is_notice(name),
+    )
     (root / "usr/bin/sh").symlink_to("bash")
     images.skeleton(root)
     job.facts["packages"] = versions
@@ -353,7 +362,7 @@ def operator_part(checkout: Path) -> Part:
 
 
 def image_parts(pins: Pins, checkout: Path) -> list[Part]:
-    distribution = {"distribution": debian.distribution()}
+    distribution = {"distribution": debian.distribution(), "notices": True}
     known: dict[str, tuple[Fill, tuple[str, ...], Mapping[str, Any]]] = {
         "pause": (programs_only({"/pause": ("pause", "pause")}, ["/pause"], "65535:65535"), ("pause",), {}),
         "coredns": (programs_only({"/coredns": ("coredns", "coredns")}, ["/coredns"]), ("coredns",), {}),

@@ -90,6 +90,13 @@ def no_image_is_collected(host):
     return "imageGCHighThresholdPercent: 100" in host.run(f"cat {K3S}/agent/etc/kubelet.conf.d/*").stdout
 
 
+def licences(host):
+    lacking = (
+        "for name in $(dpkg-query -W -f '${Package} '); do test -e /usr/share/doc/$name/copyright || echo $name; done"
+    )
+    return not found(host, lacking)
+
+
 def no_history(host):
     return not found(
         host,
@@ -111,6 +118,7 @@ QUESTIONS = {
     nothing_of_nesting: "mkdir -p etc/systemd/system.conf.d && touch etc/systemd/system.conf.d/10-machine.conf",
     no_timers_of_apt: "rm -f etc/systemd/system/apt-daily.timer",
     no_image_is_collected: "rm -rf var/lib/rancher/k3s/agent/etc/kubelet.conf.d",
+    licences: "rm -rf usr/share/doc/bash",
     no_history: "touch root/.bash_history",
 }
 NAMES = [question.__name__ for question in QUESTIONS]
@@ -132,6 +140,10 @@ def small(root, tmp_path_factory):
          "bash", str(root), str(folder)],
         check=True,
     )  # fmt: skip
+    for name in ("usr/share", "var/lib/dpkg"):
+        (folder / name).mkdir(parents=True)
+    for name in ("usr/share/doc", "var/lib/dpkg/status"):
+        subprocess.run(["cp", "-a", str(root / name), str(folder / name)], check=True)
     for name in ("var/log", f"{K3S[1:]}/agent/images", f"{K3S[1:]}/agent/etc"):
         (folder / name).mkdir(parents=True)
     subprocess.run(["cp", "-a", f"{root}{K3S}/agent/etc/.", f"{folder}{K3S}/agent/etc/"], check=True)
@@ -139,7 +151,7 @@ def small(root, tmp_path_factory):
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=NAMES)
-def test_each_question_finds_a_spoilt_folder(small, question):
+def test_each_question_finds_a_spoilt_folder(root, small, question):
     host = inside(small)
     assert question(host), "the small folder is fit before it is spoilt"
     subprocess.run(["cp", "-a", "--reflink=auto", str(small / "etc"), str(small.parent / "etc.kept")], check=True)
@@ -149,7 +161,7 @@ def test_each_question_finds_a_spoilt_folder(small, question):
     finally:
         subprocess.run(
             ["bash", "-ec", f"rm -rf etc core var/lib/cloud var/log/x var/lib/systemd root/.bash_history .{K3S}/server .{K3S}/agent/images/x.tar; "
-             "mv ../etc.kept etc"],
+             f"mv ../etc.kept etc; cp -a {root}/usr/share/doc/bash usr/share/doc/"],
             cwd=small, check=True,
         )  # fmt: skip
         kept = small / f"{K3S[1:]}/agent/etc/kubelet.conf.d"

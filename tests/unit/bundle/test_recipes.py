@@ -153,6 +153,20 @@ def test_only_the_libraries_that_programs_load_are_taken(name, kept):
 
 
 @pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("usr/share/doc/libc6/copyright", True),
+        ("usr/share/doc/libgcc-s1", True),
+        ("usr/share/doc/libc6/changelog.Debian.gz", False),
+        ("usr/share/doc/libc6/examples/copyright", False),
+        ("usr/share/doc-base/x", False),
+    ],
+)
+def test_a_packages_licence_goes_where_its_files_go(name, kept):
+    assert recipes.is_notice(name) is kept
+
+
+@pytest.mark.parametrize(
     ("path", "merged"),
     [
         ("bin/bash", "usr/bin/bash"),

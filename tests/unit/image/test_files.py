@@ -18,7 +18,9 @@ def taken(tmp_path, fit=True):
     folder = tmp_path / "key/root.taken"
     store = "var/lib/rancher/k3s/agent/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/1"
     (folder / (store if fit else "var")).mkdir(parents=True)
-    (folder / "var/log").mkdir(parents=True)
+    for name in ("var/log", "var/lib/dpkg"):
+        (folder / name).mkdir(parents=True)
+    (folder / "var/lib/dpkg/status").touch()
     return {**WANTED, "root": str(tmp_path / "key/root"), "taken": str(folder)}
 
 

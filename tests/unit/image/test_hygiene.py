@@ -11,6 +11,14 @@ from lab_image.hygiene import CHECKS, inspect, table
 
 WANTED = {"hostname": "gpu-lab", "authorized_keys": [], "console_autologin": True, "lab": {"node": "gpu-lab"}}
 K3S = "var/lib/rancher/k3s"
+PACKAGES = "\n".join(
+    f"Package: {name}\nStatus: {status}\nArchitecture: amd64\nVersion: 1\n"
+    for name, status in {
+        "gcc-12-base": "install ok installed",
+        "libgcc-s1": "install ok installed",
+        "gone": "deinstall ok config-files",
+    }.items()
+)
 
 
 def put(root, name, text="x"):
@@ -29,6 +37,9 @@ def root(tmp_path):
     put(tmp_path, "etc/shadow", "root:*:1::::::\nsshd:!:1::::::\n")
     put(tmp_path, f"{K3S}/agent/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/bin/x")
     (tmp_path / "var/log").mkdir(parents=True)
+    put(tmp_path, "var/lib/dpkg/status", PACKAGES)
+    put(tmp_path, "usr/share/doc/gcc-12-base/copyright")
+    (tmp_path / "usr/share/doc/libgcc-s1").symlink_to("gcc-12-base")
     clean(tmp_path, "clean")
     dress(tmp_path, WANTED)
     return tmp_path
@@ -79,7 +90,15 @@ def test_a_spoilt_folder_fails_its_check(root, check, name, text):
     )
 
 
-@pytest.mark.parametrize("name", ["usr/lib/clock-epoch", "etc/machine-id", "etc/systemd/system/apt-daily.timer"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "usr/lib/clock-epoch",
+        "etc/machine-id",
+        "etc/systemd/system/apt-daily.timer",
+        "usr/share/doc/libgcc-s1",
+    ],
+)
 def test_what_is_missing_fails_its_check(root, name):
     (root / name).unlink()
     assert len(failing(root)) == 1
@@ -105,7 +124,7 @@ def test_sizes_have_limits(root, monkeypatch, limit, check):
 
 
 def test_every_check_has_a_folder_that_fails_it():
-    elsewhere = {"clock", "timers", "logs", "size"}
+    elsewhere = {"clock", "licences", "timers", "logs", "size"}
     assert {check for check, _, _ in SPOILT} | elsewhere == set(CHECKS)
 
 

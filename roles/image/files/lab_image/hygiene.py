@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable
 
 from lab_image.dress import MASKED, SYSTEM, leftovers
+from lab_image.sbom import debian_packages
 
 LOGS_MIB = 200
 UNPACKED_GIB = 4.0
@@ -145,6 +146,16 @@ def _collection(root: pathlib.Path, _state: str) -> Seen:
 @check("clock", "never before the bake")
 def _clock(root: pathlib.Path, _state: str) -> Seen:
     return [] if (root / "usr/lib/clock-epoch").exists() else ["/usr/lib/clock-epoch is not there"]
+
+
+@check("licences", "each package of the distribution has its copyright file")
+def _licences(root: pathlib.Path, _state: str) -> Seen:
+    # A folder of documents may be a link to that of another package.
+    return [
+        f"/usr/share/doc/{package['name']}/copyright is not there"
+        for package in debian_packages(root)
+        if not (root / "usr/share/doc" / package["name"] / "copyright").exists()
+    ]
 
 
 @check("size", f"at most {UNPACKED_GIB:g} GiB unpacked")

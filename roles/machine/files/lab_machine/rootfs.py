@@ -27,6 +27,8 @@ LEAVE_OUT = (
     "/usr/share/locale/*",
     "/usr/share/man/*",
 )
+# Whoever passes a package on has to pass these on, too.
+BUT_NOT = ("/usr/share/doc/*/copyright",)
 # Each machine gets its own.
 IDENTITY = (
     "etc/hostname",
@@ -81,6 +83,7 @@ def contained(*command: str, log: pathlib.Path | None = None) -> None:
 def mmdebstrap(settings: Settings, target: pathlib.Path) -> list[str]:
     command = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(settings.packages)}"]
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEAVE_OUT]
+    command += [f"--dpkgopt=path-include={pattern}" for pattern in BUT_NOT]
     command += [f'--customize-hook=chroot "$1" rm -f {" ".join("/" + name for name in IDENTITY)}']
     command += ['--customize-hook=chroot "$1" sh -c "rm -f /etc/ssh/ssh_host_*"']
     # Empty, not absent: an absent one makes systemd treat the boot as the first and preset every unit.

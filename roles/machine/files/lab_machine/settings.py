@@ -81,7 +81,7 @@ class Settings:
     @property
     def base_key(self) -> str:
         """Names the base root folder by the recipe that makes it."""
-        recipe = ("2", platform.machine(), self.suite, self.mirror, *sorted(self.packages))
+        recipe = ("3", platform.machine(), self.suite, self.mirror, *sorted(self.packages))
         return hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
 
     @property
