@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pathlib
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -13,7 +15,7 @@ from lab_image import qemu
 from lab_image.pack import Fault
 
 WANTED = {
-    "arch": "amd64", "network": "none", "ssh_port": 2222, "cpus": 2, "memory_mib": 3072, "timeout": 0, "disk_gib": 8,
+    "arch": "amd64", "network": "none", "ssh_port": 2222, "cpus": 2, "memory_mib": 3072, "timeout": 0, "disk_gib": 8, "phase": 9,
 }  # fmt: skip
 
 
@@ -65,25 +67,91 @@ def test_a_process_of_somebody_else_is_not_ended(tmp_path):
     assert qemu.process(tmp_path) == 0
 
 
-def test_the_console_tells_when_it_is_ready(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("accel", "kvm"), [("kvm", True), ("tcg,thread=multi", False)])
+def test_a_machine_that_runs_is_not_started_again(tmp_path, accel, kvm):
+    image = tmp_path / "image.qcow2"
+    image.touch()
+    arguments = ["-accel", accel, "-drive", f"file={tmp_path}/disk.qcow2"]
+    one = subprocess.Popen(
+        [sys.executable, "-c", "print(); input()", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        one.stdout.readline()
+        (tmp_path / "pid").write_text(str(one.pid))
+        seen = qemu.start({**WANTED, "folder": str(tmp_path), "image": str(image)})
+        assert seen == {"changed": False, "said": "It runs already.", "kvm": kvm}
+    finally:
+        one.communicate(b"\n")
+    assert qemu.process(tmp_path) == 0
+
+
+@pytest.fixture
+def running(tmp_path, monkeypatch):
     monkeypatch.setattr(qemu, "process", lambda _folder: 1)
-    wanted = {**WANTED, "folder": str(tmp_path), "timeout": 5}
+    (tmp_path / "pid").touch()
+    return {**WANTED, "folder": str(tmp_path)}
+
+
+def test_the_console_tells_when_it_is_ready(running, tmp_path):
     (tmp_path / "serial.log").write_text(
         "[  OK  ]\r\nready: 2 nvidia.com/gpu (Tesla-K80) on gpu-lab, 17.3 s after power-on\r\n"
     )
-    seen = qemu.follow(wanted)
+    seen = qemu.follow(running)
     assert (seen["gpus"], seen["product"], seen["seconds"]) == (2, "Tesla-K80", 17.3)
+
+
+def test_the_console_tells_how_far_it_is(running, tmp_path):
+    (tmp_path / "serial.log").write_text("gpu-lab[226]: 0/9 after 9.1 s: x\r\ngpu-lab[226]: 4/9 after 31.0 s: y\r\n")
+    assert qemu.follow({**running, "phase": 4}) == {"changed": False}
+    with pytest.raises(Fault, match="not ready after 0 s"):
+        qemu.follow({**running, "phase": 5})
 
 
 @pytest.mark.parametrize(("alive", "said"), [(1, "not ready after 0 s"), (0, "The machine ended")])
 def test_a_machine_that_never_is_ready_is_told_with_its_last_words(tmp_path, monkeypatch, alive, said):
     monkeypatch.setattr(qemu, "process", lambda _folder: alive)
+    (tmp_path / "pid").touch()
     (tmp_path / "serial.log").write_text("Kernel panic\r\n")
     with pytest.raises(Fault, match=rf"(?s){said}.*Kernel panic"):
         qemu.follow({**WANTED, "folder": str(tmp_path)})
 
 
-def test_a_command_on_the_console_is_told_from_its_echo(tmp_path):
+def answers(tmp_path, monkeypatch, status, said):
+    """A console that gives one answer; what it was asked."""
+    asked = []
+
+    class Console:
+        def __init__(self, path):
+            assert path == f"{tmp_path}/serial"
+
+        def run(self, line, timeout):
+            asked.append(line)
+            return status, said
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(qemu, "Console", Console)
+    return asked
+
+
+def test_a_step_inside_is_one_playbook(tmp_path, monkeypatch):
+    asked = answers(tmp_path, monkeypatch, 0, "failed=0\n")
+    seen = qemu.play({**WANTED, "folder": str(tmp_path), "play": "lab.yml --tags step6"})
+    assert seen == {"changed": False, "said": "failed=0\n"}
+    assert asked[0].endswith("ansible-playbook lab.yml --tags step6")
+
+
+def test_a_step_that_fails_inside_is_told_in_its_words(tmp_path, monkeypatch):
+    answers(tmp_path, monkeypatch, 2, "TASK [x]\nfatal: the node is away\n")
+    with pytest.raises(Fault, match="(?s)'ansible-playbook lab.yml --tags step6' ended with 2.*the node is away"):
+        qemu.play({**WANTED, "folder": str(tmp_path), "play": "lab.yml --tags step6"})
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"), [("one\r\n\x1b[Ktwo\r\n", "one\ntwo\n"), ("no end of line", "no end of line"), ("", "")]
+)
+def test_a_command_on_the_console_is_told_from_its_echo(tmp_path, printed, said):
     """A terminal echoes, colours and brackets what it is given."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(tmp_path / "serial"))
@@ -92,14 +160,14 @@ def test_a_command_on_the_console_is_told_from_its_echo(tmp_path):
     def terminal():
         line, _ = server.accept()
         asked = line.recv(4096).decode().strip()
-        mark = asked.split("echo ")[1].split(" $?")[0].replace("'", "")
-        line.sendall(f"\x1b[?2004hroot# {asked}\r\n\x1b[?2004lone\r\ntwo\r\n\x1b[K{mark} 3\r\n".encode())
+        mark = asked.rpartition(" $?")[0].rpartition(" ")[2].replace("'", "")
+        line.sendall(f"\x1b[?2004hroot# {asked}\r\n\x1b[?2004l{printed}\r\n{mark} 3\r\n".encode())
         line.recv(1)
 
     thread = threading.Thread(target=terminal)
     thread.start()
     console = qemu.Console(str(tmp_path / "serial"))
-    assert console.run("false", timeout=5) == (3, "one\ntwo\n")
+    assert console.run("false", timeout=5) == (3, said)
     console.close()
     thread.join()
     server.close()

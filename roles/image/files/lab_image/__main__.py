@@ -157,7 +157,7 @@ def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("look", "finish", "make", "try", "follow", "ask", "stop"))
+    parser.add_argument("command", choices=("look", "finish", "make", "try", "follow", "ask", "play", "stop"))
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
     parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
     options = parser.parse_args()
@@ -170,8 +170,14 @@ def main() -> int:
         elif options.command == "make":
             answer = make(wanted, options.check)
         else:
-            command = {"try": qemu.start, "follow": qemu.follow, "ask": qemu.ask, "stop": qemu.stop}[options.command]
-            answer = command(wanted)
+            commands = {
+                "try": qemu.start,
+                "follow": qemu.follow,
+                "ask": qemu.ask,
+                "play": qemu.play,
+                "stop": qemu.stop,
+            }
+            answer = commands[options.command](wanted)
     except Fault as fault:
         answer = {"changed": False, "fault": str(fault)}
     print(json.dumps(answer))

@@ -30,6 +30,11 @@ PACKAGES = {
     "arm64": {"qemu-system-aarch64": "qemu-system-arm", "qemu-img": "qemu-utils", "firmware": "qemu-efi-aarch64"},
 }
 READY = re.compile(r"ready: (\d+) nvidia\.com/gpu \(([^)]+)\) on \S+, ([\d.]+) s after power-on")
+REACHED = re.compile(r"(\d)/9 after [\d.]+ s: ")
+
+
+def _text(path: pathlib.Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def firmware(arch: str) -> tuple[str, str] | None:
@@ -100,14 +105,19 @@ def command_line(wanted: dict[str, Any], folder: pathlib.Path, kvm: bool) -> lis
     ]  # fmt: skip
 
 
-def process(folder: pathlib.Path) -> int:
-    """The machine's process, 0 when it does not run."""
+def _arguments(folder: pathlib.Path) -> tuple[int, list[str]]:
+    """The machine's process and what it was started with; 0 and nothing when it does not run."""
     try:
         pid = int((folder / "pid").read_text(encoding="ascii"))
-        line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except (OSError, ValueError):
-        return 0
-    return pid if f"{folder}/disk.qcow2" in line else 0
+        return 0, []
+    return (pid, arguments) if any(f"{folder}/disk.qcow2" in argument for argument in arguments) else (0, [])
+
+
+def process(folder: pathlib.Path) -> int:
+    """The machine's process, 0 when it does not run."""
+    return _arguments(folder)[0]
 
 
 def start(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -116,8 +126,9 @@ def start(wanted: dict[str, Any]) -> dict[str, Any]:
     image = pathlib.Path(wanted["image"])
     if not image.is_file():
         raise Fault(f"There is no image {image}. Make it with: ansible-playbook playbooks/bake.yml")
-    if process(folder):
-        return {"changed": False, "said": "It runs already."}
+    pid, arguments = _arguments(folder)
+    if pid:
+        return {"changed": False, "said": "It runs already.", "kvm": "kvm" in arguments}
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     why = kvm_problem(arch, cpuinfo) or trial(arch)
     shutil.rmtree(folder, ignore_errors=True)
@@ -144,26 +155,17 @@ def start(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def follow(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Until the console says ready."""
+    """Until the console says that `phase` is reached: its number, or more of them, or ready."""
     folder = pathlib.Path(wanted["folder"])
-    begun = time.monotonic()
     while True:
-        log = (
-            (folder / "serial.log").read_text(encoding="utf-8", errors="replace")
-            if (folder / "serial.log").exists()
-            else ""
-        )
-        found = READY.search(log)
-        if found:
-            return {
-                "changed": False,
-                "gpus": int(found[1]),
-                "product": found[2],
-                "seconds": float(found[3]),
-                "waited": round(time.monotonic() - begun),
-            }
+        log = _text(folder / "serial.log")
+        ready = READY.search(log)
+        if ready:
+            return {"changed": False, "gpus": int(ready[1]), "product": ready[2], "seconds": float(ready[3])}
+        if any(int(count) >= wanted["phase"] for count in REACHED.findall(log)):
+            return {"changed": False}
         ended = not process(folder)
-        if ended or time.monotonic() - begun > wanted["timeout"]:
+        if ended or time.time() - (folder / "pid").stat().st_mtime > wanted["timeout"]:
             tail = "\n".join(log.replace("\r", "").splitlines()[-15:])
             how = "The machine ended" if ended else f"The lab was not ready after {wanted['timeout']} s"
             raise Fault(f"{how}. The last lines of {folder}/serial.log:\n{tail}")
@@ -182,15 +184,15 @@ class Console:
         """Exit status and output of a command."""
         self.count += 1
         mark = f"gpu-lab-{os.getpid()}-{self.count}"
-        # The echo of the line has the mark in two parts.
-        self.socket.sendall(f"\n({line}) < /dev/null 2>&1; echo '{mark[:4]}''{mark[4:]}' $?\n".encode())
+        # The echo of the line has the mark in two parts; what is printed may end within a line.
+        self.socket.sendall(f"\n({line}) < /dev/null 2>&1; printf '\\n%s %s\\n' '{mark[:4]}''{mark[4:]}' $?\n".encode())
         deadline, seen = time.monotonic() + timeout, ""
         while time.monotonic() < deadline:
             self.socket.settimeout(max(0.1, deadline - time.monotonic()))
             with contextlib.suppress(TimeoutError):
                 seen += self.socket.recv(65536).decode(errors="replace")
             plain = re.sub(r"\r|\x1b\[[0-9;?]*[A-Za-z]", "", seen)
-            done = re.search(rf"^(.*?)^{mark} (\d+)$", plain, re.M | re.S)
+            done = re.search(rf"^(.*?)\n{mark} (\d+)$", plain, re.M | re.S)
             if done:
                 return int(done[2]), done[1].rpartition(f"{mark[4:]}' $?\n")[2]
         raise Fault(f"'{line}' did not end within {timeout:g} s on the console. Seen:\n{seen[-2000:]}")
@@ -220,6 +222,18 @@ def ask(wanted: dict[str, Any]) -> dict[str, Any]:
         checks.append(f"{'ok' if status == 0 else 'NOT OK':7} {what}{': ' + ' '.join(said.split()) if status else ''}")
     console.close()
     return {"changed": False, "ok": good, "checks": checks}
+
+
+def play(wanted: dict[str, Any]) -> dict[str, Any]:
+    """One playbook run inside, by the Ansible and the collection that the image carries."""
+    console = Console(f"{wanted['folder']}/serial")
+    line = f"cd /root && ANSIBLE_NOCOLOR=1 ansible-playbook {wanted['play']}"
+    status, said = console.run(line, timeout=wanted["timeout"])
+    console.close()
+    if status:
+        last = "\n".join(said.splitlines()[-30:])
+        raise Fault(f"'ansible-playbook {wanted['play']}' ended with {status} inside. The last it printed:\n{last}")
+    return {"changed": False, "said": said}
 
 
 def stop(wanted: dict[str, Any]) -> dict[str, Any]:
