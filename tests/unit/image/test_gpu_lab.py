@@ -144,6 +144,143 @@ def test_what_was_applied_wins(gpu_lab):
     assert gpu_lab.born_again(seen) == written
 
 
+def test_pods_whose_gpus_are_short_and_pods_that_initialise_with_one_count(gpu_lab):
+    short, early = pod(reason="OutOfnvidia.com/gpu"), pod()
+    early["spec"]["initContainers"] = early["spec"].pop("containers")
+    assert gpu_lab.rejected([short, early, pod(reason="OutOfcpu")], "nvidia.com/gpu") == [short, early]
+
+
+def test_a_debugged_pod_can_be_made_again(gpu_lab):
+    seen = pod()
+    seen["spec"]["ephemeralContainers"] = [{"name": "debugger"}]
+    assert "ephemeralContainers" not in gpu_lab.born_again(seen)["spec"]
+
+
+class Cluster:
+    """An API server with pods and secrets; `deaf` answers nothing."""
+
+    def __init__(self, *pods, sticky=(), deaf=(), secrets=()):
+        self.pods = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in pods}
+        self.sticky, self.deaf, self.secrets, self.asked = sticky, deaf, list(secrets), []
+
+    def ask(self, path, method="GET", body=None):
+        self.asked.append((method, path))
+        if method in self.deaf:
+            return 0, "connection refused"
+        parts = path.split("?")[0].split("/")
+        if path == "/readyz":
+            return 200, "ok"
+        if "secrets" in parts:
+            if method == "DELETE":
+                self.secrets = [one for one in self.secrets if one["metadata"]["name"] != parts[-1]]
+            return 200, {"items": self.secrets}
+        if path.startswith("/api/v1/pods?"):
+            return 200, {"items": list(self.pods.values())}
+        space = parts[4]
+        if method == "POST":
+            name = body["metadata"]["name"]
+            if (space, name) in self.pods:
+                return 409, {"message": "already exists"}
+            self.pods[space, name] = {**body, "status": {"phase": "Pending"}}
+            return 201, body
+        if method == "DELETE":
+            if parts[6] not in self.sticky:
+                del self.pods[space, parts[6]]
+            return 200, {}
+        return 200, self.pods.get((space, parts[6]))
+
+    def get(self, path):
+        status, answer = self.ask(path)
+        return answer if status == 200 else None
+
+    def items(self, path):
+        return (self.get(path) or {}).get("items", [])
+
+
+@pytest.fixture
+def cluster(gpu_lab, monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_lab, "KEPT", str(tmp_path / "kept"))
+
+    def with_(*pods, **options):
+        made = Cluster(*pods, **options)
+        monkeypatch.setattr(gpu_lab, "connect", lambda: made)
+        return made
+
+    return with_
+
+
+def elsewhere(name="gpu-2"):
+    other = pod()
+    other["metadata"].update(namespace="default", name=name)
+    return other
+
+
+def test_pods_of_all_namespaces_are_put_back(gpu_lab, cluster, capsys, tmp_path):
+    made = cluster(pod(), elsewhere())
+    assert gpu_lab.restore(WANT) == 0
+    assert capsys.readouterr().out == "default/gpu-2: made again\ngpu-1: made again\n"
+    assert {one["status"]["phase"] for one in made.pods.values()} == {"Pending"}
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_nothing_to_put_back(gpu_lab, cluster, capsys):
+    cluster(pod(phase="Running"))
+    assert gpu_lab.restore(WANT) == 0
+    assert capsys.readouterr().out == "There is no rejected GPU pod.\n"
+
+
+@pytest.mark.parametrize("options", [{"sticky": ("gpu-1",)}, {"deaf": ("DELETE",)}, {"deaf": ("POST",)}])
+def test_a_pod_that_is_not_put_back_is_kept_and_told_until_it_is(gpu_lab, cluster, capsys, tmp_path, options):
+    made = cluster(pod(), **options)
+    assert gpu_lab.restore(WANT) == 1
+    assert "gpu-1: not made again" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["fake-lab.gpu-1.json"]
+    made.sticky = made.deaf = ()
+    assert gpu_lab.restore(WANT) == 0
+    assert capsys.readouterr().out == "gpu-1: made again\n"
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_an_api_that_is_away_is_told(gpu_lab, cluster, monkeypatch):
+    cluster(deaf=("GET",))
+    with pytest.raises(SystemExit, match="does not answer"):
+        gpu_lab.restore(WANT)
+    monkeypatch.setattr(gpu_lab, "connect", lambda: None)
+    with pytest.raises(SystemExit, match="does not answer"):
+        gpu_lab.restore(WANT)
+
+
+@pytest.mark.parametrize("command", ["status", "restore", "motd", "wait", "first-boot"])
+def test_only_root_can_look(gpu_lab, monkeypatch, command):
+    monkeypatch.setattr(gpu_lab.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(gpu_lab.sys, "argv", ["gpu-lab", command])
+    with pytest.raises(SystemExit, match=f"sudo gpu-lab {command}"):
+        gpu_lab.main()
+
+
+def test_a_helm_that_was_cut_off_is_forgotten(gpu_lab, cluster):
+    releases = [
+        {"metadata": {"name": f"sh.helm.release.v1.gpu-operator.v{number}", "labels": {"status": status}}}
+        for number, status in enumerate(("deployed", "pending-install", "pending-upgrade"), 1)
+    ]
+    made = cluster(secrets=releases)
+    gpu_lab.forget_half_done(made, {**WANT, "release": "gpu-operator"})
+    assert [one["metadata"]["labels"]["status"] for one in made.secrets] == ["deployed"]
+
+
+def test_a_clock_that_was_set_back_does_not_hold_up_the_lab(gpu_lab):
+    an_hour = datetime.timedelta(hours=1)
+    now = BOOTED + datetime.timedelta(seconds=30) - an_hour
+    begun = gpu_lab.begun_by(now, BOOTED, 30)
+    assert begun == BOOTED - an_hour
+    after = {**HOST, "now": now, "booted": begun}
+    seen = changed(("lease", "spec", "renewTime"), "2026-01-01T11:00:29Z")
+    assert gpu_lab.judge(seen, WANT, after)["said"] == ""
+    # One that was set forward says nothing about when the boot was.
+    assert gpu_lab.begun_by(BOOTED + an_hour, BOOTED, 30) == BOOTED
+    assert gpu_lab.begun_by(BOOTED, None, 30) == BOOTED - datetime.timedelta(seconds=30)
+
+
 def test_the_login_tells_both_languages_and_the_rejected_pods(gpu_lab):
     verdict = gpu_lab.judge(READY, WANT, HOST)
     said = gpu_lab.motd(verdict, ["gpu-1"], WANT, 17.3, "k3s v1 (standin)")

@@ -36,6 +36,8 @@ KEPT = f"{STATE}/rejected"
 KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
 ORIGIN = "/etc/gsb-fake-gpu-lab.json"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+READY = "/run/gsb-fake-gpu-lab/ready.json"
+EPOCH = "/usr/lib/clock-epoch"
 LEASE_AGE = 40
 KWOK_AFTER = 300
 UTC = datetime.timezone.utc
@@ -128,8 +130,14 @@ def this_boot():
     }
 
 
+def begun_by(now, booted, seconds):
+    """When the boot began, `seconds` ago: by the clock that was then, or by the one that was set back since."""
+    return min(booted or now, now - datetime.timedelta(seconds=seconds))
+
+
 def host_now():
-    return {**this_boot(), "now": datetime.datetime.now(UTC)}
+    boot, now = this_boot(), datetime.datetime.now(UTC)
+    return {**boot, "booted": begun_by(now, boot["booted"], time.monotonic() - boot["begun"]), "now": now}
 
 
 def look(api, want):
@@ -149,7 +157,7 @@ def look(api, want):
     seen["plugins"] = api.items(
         f"/api/v1/namespaces/{space}/pods?labelSelector=app%3Ddevice-plugin&fieldSelector=spec.nodeName%3D{name}"
     )
-    seen["failed"] = api.items(f"/api/v1/namespaces/{want['namespace']}/pods?fieldSelector=status.phase%3DFailed")
+    seen["failed"] = api.items("/api/v1/pods?fieldSelector=status.phase%3DFailed")
     return seen
 
 
@@ -218,18 +226,30 @@ def judge(seen, want, host):
     return at("", gpus, product)
 
 
+def turned_away(pod, resource):
+    status = pod.get("status") or {}
+    return status.get("phase") == "Failed" and status.get("reason") in ("UnexpectedAdmissionError", f"OutOf{resource}")
+
+
 def rejected(pods, resource):
     """Pods of GPUs that the kubelet turned away when it started, and that nobody makes again."""
     return [
         pod
         for pod in pods
-        if pod.get("status", {}).get("phase") == "Failed"
-        and pod["status"].get("reason") == "UnexpectedAdmissionError"
+        if turned_away(pod, resource)
         and not pod["metadata"].get("ownerReferences")
         and any(
-            resource in ((one.get("resources") or {}).get("limits") or {}) for one in pod["spec"].get("containers", [])
+            resource in ((one.get("resources") or {}).get("limits") or {})
+            for kind in ("initContainers", "containers")
+            for one in pod["spec"].get(kind) or []
         )
     ]
+
+
+def said_name(pod, want):
+    """Name of a pod, with its namespace when that is not the lab's."""
+    meta = pod["metadata"]
+    return meta["name"] if meta.get("namespace") in (None, want["namespace"]) else f"{meta['namespace']}/{meta['name']}"
 
 
 def born_again(pod):
@@ -240,7 +260,7 @@ def born_again(pod):
     meta = {
         key: pod["metadata"][key] for key in ("name", "namespace", "labels", "annotations") if pod["metadata"].get(key)
     }
-    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    spec = {key: value for key, value in pod["spec"].items() if key not in ("nodeName", "ephemeralContainers")}
 
     def own(entries):
         return [entry for entry in entries or [] if not entry["name"].startswith("kube-api-access-")]
@@ -310,7 +330,7 @@ def notify(message):
 def remembered():
     """Seconds from power-on to ready, when this boot has been ready."""
     try:
-        seen = json.loads(text("/run/gsb-fake-gpu-lab/ready.json"))
+        seen = json.loads(text(READY))
         return seen["seconds"][PHASES[-1]]
     except (OSError, ValueError, KeyError):
         return 0.0
@@ -345,11 +365,13 @@ def wait(want, pause=0.2):
             api.connection.close()
             api = None
         time.sleep(pause)
-    said = f"{verdict['gpus']} {want['resource']} ({verdict['product']}) on {want['node']}, {seconds['product']} s after power-on"
-    os.makedirs("/run/gsb-fake-gpu-lab", exist_ok=True)
-    with open("/run/gsb-fake-gpu-lab/ready.json", "w", encoding="utf-8") as stream:
-        json.dump({"boot_id": host["boot_id"], "gpus": verdict["gpus"], "seconds": seconds}, stream)
-    gone = [pod["metadata"]["name"] for pod in rejected(look(api, want).get("failed", []), want["resource"])]
+    if not remembered():
+        # A restart of k3s later on says nothing about the boot.
+        os.makedirs(os.path.dirname(READY), exist_ok=True)
+        with open(READY, "w", encoding="utf-8") as stream:
+            json.dump({"boot_id": host["boot_id"], "gpus": verdict["gpus"], "seconds": seconds}, stream)
+    said = f"{verdict['gpus']} {want['resource']} ({verdict['product']}) on {want['node']}, {remembered()} s after power-on"
+    gone = [said_name(pod, want) for pod in rejected(look(api, want).get("failed", []), want["resource"])]
     if gone:
         said += f"; rejected after the restart: {', '.join(gone)} (put them back: gpu-lab restore)"
     notify(f"READY=1\nSTATUS=ready: {said}")
@@ -374,29 +396,41 @@ def restore(want):
     api = connect()
     if api is None or api.get("/readyz") != "ok":
         sys.exit("gpu-lab restore: the API server does not answer. Next: gpu-lab status")
+    found = api.get("/api/v1/pods?fieldSelector=status.phase%3DFailed")
+    if found is None:
+        sys.exit("gpu-lab restore: the API server does not list the pods. Next: gpu-lab status")
     os.makedirs(KEPT, exist_ok=True)
-    pods = f"/api/v1/namespaces/{want['namespace']}/pods"
-    for pod in rejected(api.items(f"{pods}?fieldSelector=status.phase%3DFailed"), want["resource"]):
-        name = pod["metadata"]["name"]
+    for pod in rejected(found["items"], want["resource"]):
+        meta = pod["metadata"]
+        name = f"{meta['namespace']}.{meta['name']}"
         with open(f"{KEPT}/.{name}.new", "w", encoding="utf-8") as stream:
             json.dump(born_again(pod), stream)
         os.replace(f"{KEPT}/.{name}.new", f"{KEPT}/{name}.json")
         api.ask(
-            f"{pods}/{name}",
+            f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}",
             "DELETE",
-            {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}},
+            {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}},
         )
     failed = 0
     names = sorted(name for name in os.listdir(KEPT) if name.endswith(".json") and not name.startswith("."))
     for name in names:
-        code, answer = api.ask(pods, "POST", json.loads(text(f"{KEPT}/{name}")))
-        if code in (201, 409):
+        pod = json.loads(text(f"{KEPT}/{name}"))
+        pods = f"/api/v1/namespaces/{name.split('.')[0]}/pods"
+        code, answer = api.ask(pods, "POST", pod)
+        pod["metadata"].setdefault("namespace", name.split(".")[0])
+        there = api.get(f"{pods}/{pod['metadata']['name']}") if code == 409 else None
+        if there and (turned_away(there, want["resource"]) or "deletionTimestamp" in there["metadata"]):
+            code, answer = 0, "the rejected one is still there"
+        if code == 201 or there and code == 409:
             os.unlink(f"{KEPT}/{name}")
-            print(f"{name[:-5]}: {'made again' if code == 201 else 'is there already'}")
+            print(f"{said_name(pod, want)}: {'made again' if code == 201 else 'is there already'}")
         else:
             failed = 1
             said = answer.get("message") if isinstance(answer, dict) else answer
-            print(f"{name[:-5]}: not made again: {said}. Next: kubectl apply -f {KEPT}/{name}", file=sys.stderr)
+            print(
+                f"{said_name(pod, want)}: not made again: {said}. Next: gpu-lab restore, or kubectl apply -f {KEPT}/{name}",
+                file=sys.stderr,
+            )
     if not names:
         print("There is no rejected GPU pod.")
     return failed
@@ -413,6 +447,14 @@ def run(*argv):
     raise SystemExit(f"{' '.join(argv)}: {done.stderr.strip()}")
 
 
+def forget_half_done(api, want):
+    """A helm that lost its power half-way leaves a release that is for ever being installed, and helm waits for it."""
+    secrets = f"/api/v1/namespaces/{want['operator_namespace']}/secrets"
+    for secret in api.items(f"{secrets}?labelSelector=owner%3Dhelm,name%3D{want['release']}"):
+        if secret["metadata"]["labels"].get("status", "").startswith("pending-"):
+            api.ask(f"{secrets}/{secret['metadata']['name']}", "DELETE")
+
+
 def first_boot(want):
     """The operator as soon as the API answers, KWOK when the GPUs are there: on two CPUs each holds up the other."""
     if os.path.exists(DONE):
@@ -421,7 +463,12 @@ def first_boot(want):
     while api is None or api.get("/readyz") != "ok":
         time.sleep(0.2)
         api = connect()
+    # The certificates of this cluster are never of a time to come, whatever the clock says at a later boot.
+    with contextlib.suppress(OSError):
+        if os.stat(EPOCH).st_mtime < time.time():
+            os.utime(EPOCH)
     os.environ["KUBECONFIG"] = KUBECONFIG
+    forget_half_done(api, want)
     run(
         "/usr/local/bin/helm", "upgrade", "--install", want["release"], want["chart"],
         "--namespace", want["operator_namespace"], "--create-namespace", "--values", want["values"],
@@ -445,7 +492,7 @@ def greet(want):
     if api:
         api.connection.timeout = 1.5
     seen = look(api, want)
-    names = [pod["metadata"]["name"] for pod in rejected(seen.get("failed", []), want["resource"])]
+    names = [said_name(pod, want) for pod in rejected(seen.get("failed", []), want["resource"])]
     print(motd(judge(seen, want, host_now()), names, want, remembered(), origin()))
     return 0
 
@@ -457,7 +504,7 @@ def main():
     commands = {"status": status, "restore": restore, "wait": wait, "first-boot": first_boot, "motd": greet}
     parser.add_argument("command", choices=commands, nargs="?", default="status")
     options = parser.parse_args()
-    if os.geteuid() and options.command != "motd":
+    if os.geteuid():
         sys.exit("gpu-lab: only root can read the cluster's kubeconfig: sudo gpu-lab " + options.command)
     return commands[options.command](settings())
 
