@@ -5,13 +5,23 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
+from types import SimpleNamespace
 
 import pytest
 from lab_image import __main__ as tool
-from lab_image import pack, sbom
+from lab_image import inputs, pack, sbom
 from lab_image.pack import Fault
 
-WANTED = {"hostname": "gpu-lab", "authorized_keys": [], "console_autologin": True, "lab": {}, "state": "clean"}
+WANTED = {
+    "hostname": "gpu-lab",
+    "authorized_keys": [],
+    "console_autologin": True,
+    "arch": "amd64",
+    "lab": {},
+    "state": "clean",
+}
 
 
 def taken(tmp_path, fit=True):
@@ -21,6 +31,8 @@ def taken(tmp_path, fit=True):
     for name in ("var/log", "var/lib/dpkg"):
         (folder / name).mkdir(parents=True)
     (folder / "var/lib/dpkg/status").touch()
+    (folder / "usr/lib").mkdir(parents=True)
+    (folder / "usr/lib/os-release").write_text("VERSION_CODENAME=bookworm\n")
     return {**WANTED, "root": str(tmp_path / "key/root"), "taken": str(folder)}
 
 
@@ -39,14 +51,109 @@ def test_an_unfit_folder_is_removed_and_told(tmp_path):
 
 
 def test_the_two_newest_are_kept(tmp_path):
-    import os
-
     for number, name in enumerate(("a", "b", "c")):
         (tmp_path / name / "root").mkdir(parents=True)
         os.utime(tmp_path / name, (number, number))
     (tmp_path / "files").mkdir()
     tool.finish(taken(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "files", "key"]
+
+
+def test_what_runs_left_half_made_goes_and_what_a_run_is_making_stays(tmp_path):
+    for name in ("0123456789abcdef", "fedcba9876543210"):
+        (tmp_path / name / "root.taken").mkdir(parents=True)
+    assert inputs.claim(tmp_path, ["fedcba9876543210"], inputs.runner()) == ""
+    tool.finish(taken(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["claims.json", "fedcba9876543210", "key"]
+
+
+def test_what_another_run_took_before_is_not_left_behind(tmp_path):
+    wanted = taken(tmp_path)
+    (tmp_path / "key/root").mkdir()
+    assert tool.finish(wanted)["changed"] is False
+    assert [path.name for path in (tmp_path / "key").iterdir()] == ["root"]
+
+
+@pytest.fixture
+def baked(tmp_path, monkeypatch):
+    """A root folder and what is asked of it; making a disk of it and compressing it are as good as free."""
+    wanted = taken(tmp_path)
+    tool.finish(wanted)
+    root = pathlib.Path(wanted["root"])
+    (root / "boot").mkdir()
+    (root / "etc/debian_version").write_text("12.13\n")
+    for name in ("vmlinuz-6", "initrd.img-6"):
+        (root / "boot" / name).touch()
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle/manifest.json").write_text('{"origin": "standin", "parts": {}}')
+    monkeypatch.setattr(pack, "make_disk", lambda _root, disk, *_: disk.write_bytes(b"disk"))
+    for kind in pack.FORMATS:
+        monkeypatch.setitem(pack.FORMATS, kind, lambda disk, target: target.write_bytes(disk.read_bytes()))
+    more = {"dest": str(tmp_path / "files"), "name": "lab", "key": "key", "packed": "1", "version": "1", "size_gib": 4}
+    return {**wanted, **more, "formats": ["qcow2", "raw.zst"], "bundle": str(tmp_path / "bundle")}
+
+
+def names(wanted):
+    return sorted(path.name for path in pathlib.Path(wanted["dest"]).iterdir())
+
+
+def test_files_are_made_once(baked):
+    assert tool.make(baked, check=True)["changed"] is True
+    assert tool.make(baked, check=False)["changed"] is True
+    assert names(baked) == ["lab.cdx.json", "lab.json", "lab.qcow2", "lab.raw.zst"]
+    assert tool.make(baked, check=False)["changed"] is False
+
+
+@pytest.mark.parametrize("name", ["lab.qcow2", "lab.cdx.json", "lab.json"])
+def test_a_file_that_is_gone_or_cut_short_is_made_again(baked, name):
+    tool.make(baked, check=False)
+    path = pathlib.Path(baked["dest"], name)
+    before = path.read_bytes()
+    path.write_bytes(before[:1]) if name == "lab.qcow2" else path.unlink()
+    assert tool.make(baked, check=False)["changed"] is True
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_a_kind_that_is_not_asked_for_any_more_does_not_stay(baked):
+    tool.make(baked, check=False)
+    tool.make({**baked, "formats": ["qcow2"], "packed": "2"}, check=False)
+    assert names(baked) == ["lab.cdx.json", "lab.json", "lab.qcow2"]
+
+
+def test_an_image_that_is_too_large_stays_so(baked, monkeypatch):
+    monkeypatch.setattr(tool, "COMPRESSED_GIB", 1e-12)
+    for _ in range(2):
+        with pytest.raises(Fault, match="too large"):
+            tool.make(baked, check=False)
+
+
+def test_nothing_half_made_is_left_when_the_disk_is_full(baked, monkeypatch):
+    def full(_disk, target):
+        target.write_bytes(b"half")
+        raise Fault("qemu-img: No space left on device")
+
+    monkeypatch.setitem(pack.FORMATS, "qcow2", full)
+    with pytest.raises(Fault, match="No space left"):
+        tool.make(baked, check=False)
+    assert names(baked) == []
+
+
+@pytest.mark.parametrize(("what", "said"), [("disk", "give at least"), ("folder", "GiB free")])
+def test_too_little_room_is_told_before_anything_is_written(baked, monkeypatch, what, said):
+    monkeypatch.setattr(pack, "size_of", lambda _root: 5 * 2**30 if what == "disk" else 2 * 2**30)
+    monkeypatch.setattr(pack.shutil, "disk_usage", lambda _folder: SimpleNamespace(free=3 * 2**30))
+    with pytest.raises(Fault, match=said):
+        tool.make(baked, check=False)
+    assert names(baked) == []
+
+
+def test_the_bill_is_the_same_each_time(baked):
+    tool.make(baked, check=False)
+    path = pathlib.Path(baked["dest"], "lab.cdx.json")
+    first = path.read_bytes()
+    path.unlink()
+    tool.make(baked, check=False)
+    assert path.read_bytes() == first
 
 
 def test_the_partitions_end_before_the_end_of_the_disk():
@@ -80,7 +187,7 @@ def test_the_bill_lists_packages_modules_and_images(tmp_path):
             },
         },
     }
-    bill = json.loads(sbom.document("lab", "0.1.0", list(sbom.components(tmp_path, bundle))))
+    bill = json.loads(sbom.document("lab", "0.1.0", list(sbom.components(tmp_path, bundle)), "key", 0))
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     urls = {component["purl"].split("?")[0] for component in bill["components"]}
     assert urls == {

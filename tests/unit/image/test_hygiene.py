@@ -9,7 +9,14 @@ from lab_image import hygiene
 from lab_image.dress import clean, dress
 from lab_image.hygiene import CHECKS, inspect, table
 
-WANTED = {"hostname": "gpu-lab", "authorized_keys": [], "console_autologin": True, "lab": {"node": "gpu-lab"}}
+WANTED = {
+    "state": "clean",
+    "hostname": "gpu-lab",
+    "authorized_keys": [],
+    "console_autologin": True,
+    "arch": "amd64",
+    "lab": {"node": "gpu-lab"},
+}
 K3S = "var/lib/rancher/k3s"
 PACKAGES = "\n".join(
     f"Package: {name}\nStatus: {status}\nArchitecture: amd64\nVersion: 1\n"
@@ -38,6 +45,7 @@ def root(tmp_path):
     put(tmp_path, f"{K3S}/agent/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/bin/x")
     (tmp_path / "var/log").mkdir(parents=True)
     put(tmp_path, "var/lib/dpkg/status", PACKAGES)
+    put(tmp_path, "usr/lib/os-release", "ID=debian\nVERSION_CODENAME=bookworm\n")
     put(tmp_path, "usr/share/doc/gcc-12-base/copyright")
     (tmp_path / "usr/share/doc/libgcc-s1").symlink_to("gcc-12-base")
     clean(tmp_path, "clean")
@@ -58,6 +66,8 @@ SPOILT = [
     ("leftovers", "var/cache/apt/pkgcache.bin", "x"),
     ("leftovers", "var/lib/apt/lists/Packages", "x"),
     ("leftovers", "etc/rancher/node/password", "x"),
+    ("leftovers", "var/lib/gsb-fake-gpu-lab/first-boot.done", "x"),
+    ("leftovers", f"{K3S}/agent/containerd/io.containerd.grpc.v1.introspection/uuid", "x"),
     ("leftovers", "etc/rancher/k3s/k3s.yaml", "x"),
     ("leftovers", f"{K3S}/server/token", "x"),
     ("leftovers", f"{K3S}/agent/client-kubelet.key", "x"),
@@ -145,7 +155,8 @@ def test_a_seeded_folder_keeps_its_cluster(root):
     for name in kept:
         put(root, name)
     clean(root, "seeded")
-    dress(root, WANTED)
+    dress(root, {**WANTED, "state": "seeded"})
+    assert (root / "var/lib/gsb-fake-gpu-lab/first-boot.done").is_file(), "nothing is installed a second time"
     assert all((root / name).exists() for name in kept)
     assert failing(root, "seeded") == []
     assert "leftovers" in failing(root, "clean")
@@ -161,11 +172,21 @@ def test_keys_of_the_author_stay_and_others_go(root):
     assert failing(root) == []
 
 
-def test_nobody_is_logged_in_by_itself_when_it_is_not_wanted(root):
-    drop_in = root / "etc/systemd/system/serial-getty@ttyS0.service.d/autologin.conf"
+@pytest.mark.parametrize(("arch", "console"), [("amd64", "ttyS0"), ("arm64", "ttyAMA0")])
+def test_root_is_logged_in_on_the_console_of_the_kernel_when_it_is_wanted(root, arch, console):
+    drop_in = root / f"etc/systemd/system/serial-getty@{console}.service.d/autologin.conf"
+    dress(root, {**WANTED, "arch": arch})
     assert "--autologin root" in drop_in.read_text()
-    dress(root, {**WANTED, "console_autologin": False})
+    dress(root, {**WANTED, "arch": arch, "console_autologin": False})
     assert not drop_in.exists()
+
+
+def test_a_mirror_of_the_host_that_bakes_does_not_leave_it(root):
+    put(root, "etc/apt/sources.list", "deb http://me:secret@mirror.example/debian bookworm main\n")
+    dress(root, WANTED)
+    said = (root / "etc/apt/sources.list").read_text()
+    assert "mirror.example" not in said
+    assert "deb http://deb.debian.org/debian bookworm main\n" in said
 
 
 def test_the_key_names_what_the_folder_is_made_from_and_nothing_else(tmp_path):

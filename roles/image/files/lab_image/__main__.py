@@ -6,20 +6,24 @@ what it was asked; the role decides what to call."""
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from lab_image import qemu, sbom
+from lab_image import inputs, qemu, sbom
 from lab_image.dress import clean, dress
 from lab_image.hygiene import inspect, size_of, table
-from lab_image.pack import Fault, kernel_of, pack
+from lab_image.pack import FORMATS, Fault, kernel_of, moment_of, pack
 
 # Of the collection, what a baked root folder is made from.
 MADE_FROM = (
@@ -32,7 +36,7 @@ MADE_FROM = (
     "galaxy.yml",
     "MANIFEST.json",
 )
-NO_PART = ("__main__.py", "hygiene.py", "pack.py", "qemu.py", "sbom.py")
+NO_PART = ("__main__.py", "hygiene.py", "inputs.py", "pack.py", "qemu.py", "sbom.py")
 TOOLS = {
     "mcopy": "mtools",
     "mkfs.vfat": "dosfstools",
@@ -58,6 +62,24 @@ def digest_of(collection: pathlib.Path, wanted: Any) -> str:
     return digest.hexdigest()[:16]
 
 
+@contextlib.contextmanager
+def alone(folder: pathlib.Path) -> Iterator[None]:
+    """Hold a folder against other runs; freed by the kernel when this one is killed."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def check(wanted: dict[str, Any]) -> dict[str, Any]:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+    if says := inputs.problems(wanted, arch):
+        raise Fault("\n".join(says))
+    return {"changed": False}
+
+
 def look(wanted: dict[str, Any]) -> dict[str, Any]:
     folder = pathlib.Path(wanted["cache"])
     key = digest_of(pathlib.Path(wanted["collection"]), wanted["inputs"])
@@ -65,6 +87,11 @@ def look(wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted.get("try"):
         packages = qemu.missing_packages(wanted["arch"])
     root = folder / key / "root"
+    if wanted.get("claim") and not root.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder):
+            if why := inputs.claim(folder, [f"{key}", f"in {wanted['machine']}"], inputs.runner()):
+                raise Fault(why)
     # A root folder that was taken by a run that was killed is only to be finished.
     baked = root.is_dir() or root.with_name("root.taken").is_dir()
     return {"key": key, "root": str(root), "packages": packages, "baked": baked}
@@ -74,6 +101,7 @@ def finish(wanted: dict[str, Any]) -> dict[str, Any]:
     """Dress and clean a root folder that left the machine, check it, and give it its place."""
     root, new = pathlib.Path(wanted["root"]), pathlib.Path(wanted["taken"])
     if root.is_dir():
+        shutil.rmtree(new, ignore_errors=True)
         return {"changed": False, "checks": []}
     clean(new, wanted["state"])
     dress(new, wanted)
@@ -87,7 +115,13 @@ def finish(wanted: dict[str, Any]) -> dict[str, Any]:
         (path for path in root.parent.parent.iterdir() if (path / "root").is_dir()),
         key=lambda path: path.stat().st_mtime,
     )
-    for path in baked[:-2]:
+    claimed = inputs.claims(root.parent.parent)
+    halves = [
+        path
+        for path in root.parent.parent.iterdir()
+        if re.fullmatch("[0-9a-f]{16}", path.name) and not (path / "root").is_dir() and path.name not in claimed
+    ]
+    for path in [*baked[:-2], *halves]:
         shutil.rmtree(path)
     return {"changed": True, "checks": table(results)}
 
@@ -127,17 +161,34 @@ def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
         known = json.loads(stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = {}
-    fresh = known.get("packed") == wanted["packed"] and all(
-        (folder / f"{name}.{kind}").is_file() for kind in wanted["formats"]
+    sizes = {file["path"]: file["size"] for file in known.get("files", [])}
+    fresh = (
+        known.get("packed") == wanted["packed"]
+        and (folder / f"{name}.cdx.json").is_file()
+        and all(
+            (folder / path).is_file() and (folder / path).stat().st_size == sizes.get(path)
+            for path in (f"{name}.{kind}" for kind in wanted["formats"])
+        )
     )
+    if fresh and any(line.startswith("NOT OK") for line in known["checks"]):
+        raise Fault("\n".join(["The image is too large:", *known["checks"]]))
     if fresh or check:
         return {"changed": not fresh, "files": known.get("files", []), "checks": known.get("checks", [])}
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("json", "cdx.json", *wanted["formats"]):
-        (folder / f"{name}.{kind}").unlink(missing_ok=True)
     results = inspect(root, wanted["state"])
     if not all(result["ok"] for result in results):
         raise Fault("\n".join(["The root folder is not fit to be packed:", *table(results)]))
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        return made(root, folder, name, wanted, results)
+
+
+def made(
+    root: pathlib.Path, folder: pathlib.Path, name: str, wanted: dict[str, Any], results: list[dict[str, Any]]
+) -> dict[str, Any]:
+    stamp = folder / f"{name}.json"
+    # Of all kinds: one that is not made any more would be of another folder.
+    for kind in ("json", "cdx.json", *FORMATS):
+        (folder / f"{name}.{kind}").unlink(missing_ok=True)
     files = pack(root, folder, name, wanted)
     for file in files:
         gib = file["size"] / 2**30
@@ -146,7 +197,7 @@ def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
         results.append({"check": file["path"].split(".", 1)[1], "what": what, "ok": not seen, "seen": seen})
     said = manifest(root, wanted, files)
     bundle = json.loads(pathlib.Path(wanted["bundle"], "manifest.json").read_text(encoding="utf-8"))
-    bill = sbom.document(name, wanted["version"], list(sbom.components(root, bundle)))
+    bill = sbom.document(name, wanted["version"], list(sbom.components(root, bundle)), wanted["key"], moment_of(root))
     (folder / f"{name}.cdx.json").write_text(bill + "\n", encoding="utf-8")
     said.update(packed=wanted["packed"], checks=table(results), sbom=f"{name}.cdx.json")
     stamp.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -157,13 +208,16 @@ def make(wanted: dict[str, Any], check: bool) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("look", "finish", "make", "try", "follow", "ask", "play", "stop"))
+    commands = ("check", "look", "finish", "make", "try", "follow", "ask", "play", "stop")
+    parser.add_argument("command", choices=commands)
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
     parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
     options = parser.parse_args()
     wanted = json.loads(options.settings)
     try:
-        if options.command == "look":
+        if options.command == "check":
+            answer = check(wanted)
+        elif options.command == "look":
             answer = {"changed": False, **look(wanted)}
         elif options.command == "finish":
             answer = finish(wanted)
@@ -180,6 +234,8 @@ def main() -> int:
             answer = commands[options.command](wanted)
     except Fault as fault:
         answer = {"changed": False, "fault": str(fault)}
+    except OSError as error:
+        answer = {"changed": False, "fault": f"{error.strerror}: {error.filename or ''}".rstrip(": ")}
     print(json.dumps(answer))
     return 0
 

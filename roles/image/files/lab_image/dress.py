@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ OVERLAY = pathlib.Path(__file__).resolve().parent.parent / "root"
 SYSTEM = "etc/systemd/system"
 VENDOR = "usr/lib/systemd/system"
 LABEL = "gpu-lab"
+CONSOLES = {"amd64": "ttyS0", "arm64": "ttyAMA0"}
 ADDRESS = "203.0.113.254"
 
 # unit -> the unit that pulls it in. Those of k3s stand below /usr, so that they outlive its removal.
@@ -60,9 +62,9 @@ LEFT = (
     "var/lib/apt/lists/*",
     "var/lib/dbus/machine-id",
     "var/lib/dpkg/*-old",
-    "var/lib/gsb-fake-gpu-lab",
     "var/lib/systemd/credential.secret",
     "var/lib/systemd/random-seed",
+    "var/lib/rancher/k3s/agent/containerd/io.containerd.grpc.v1.introspection/uuid",
     "var/lib/systemd/timers",
     "var/log/journal/*",
     "var/tmp/*",
@@ -74,6 +76,7 @@ CLUSTER = (
     "etc/cni",
     "etc/rancher/node",
     "etc/rancher/k3s/k3s.yaml",
+    "var/lib/gsb-fake-gpu-lab",
     "var/lib/cni",
     "var/lib/kubelet",
     "var/lib/rancher/k3s/server",
@@ -104,6 +107,17 @@ def autologin(console: str) -> str:
     )
 
 
+def sources(root: pathlib.Path) -> str:
+    """Debian's own archives: a mirror of the host that baked it is nobody else's business."""
+    found = re.search(r"^VERSION_CODENAME=(\w+)$", (root / "usr/lib/os-release").read_text(encoding="utf-8"), re.M)
+    suite = found[1] if found else "stable"
+    return (
+        f"deb http://deb.debian.org/debian {suite} main\n"
+        f"deb http://deb.debian.org/debian {suite}-updates main\n"
+        f"deb http://security.debian.org/debian-security {suite}-security main\n"
+    )
+
+
 def dress(root: pathlib.Path, wanted: dict[str, Any]) -> None:
     """Put in what the image has of its own."""
     for source in sorted(OVERLAY.rglob("*")):
@@ -119,13 +133,16 @@ def dress(root: pathlib.Path, wanted: dict[str, Any]) -> None:
     _write(root / "etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {name}\n")
     # Its own address, where nobody serves names: they fail at once.
     _write(root / "etc/resolv.conf", f"nameserver {ADDRESS}\noptions timeout:1 attempts:1\n")
+    _write(root / "etc/apt/sources.list", sources(root))
     _write(root / "etc/fstab", f"LABEL={LABEL} / ext4 noatime,errors=remount-ro,x-systemd.growfs 0 1\n")
     _write(root / "opt/gsb-fake-gpu-lab/image.json", json.dumps(wanted["lab"], indent=2, sort_keys=True) + "\n")
+    if wanted["state"] == "seeded":
+        _write(root / "var/lib/gsb-fake-gpu-lab/first-boot.done", "")
     keys = wanted["authorized_keys"]
     if keys:
         (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
         _write(root / "root/.ssh/authorized_keys", "".join(f"{key}\n" for key in keys), 0o600)
-    drop_in = root / SYSTEM / "serial-getty@ttyS0.service.d/autologin.conf"
+    drop_in = root / SYSTEM / f"serial-getty@{CONSOLES[wanted['arch']]}.service.d/autologin.conf"
     if wanted["console_autologin"]:
         _write(drop_in, autologin("%I"))
     else:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable
 
 from lab_image.dress import MASKED, SYSTEM, leftovers
+from lab_image.pack import size_of
 from lab_image.sbom import debian_packages
 
 LOGS_MIB = 200
@@ -25,19 +26,6 @@ def check(name: str, what: str) -> Callable[[Callable[[pathlib.Path, str], Seen]
         return function
 
     return register
-
-
-def size_of(root: pathlib.Path) -> int:
-    """Bytes on disk, each file once."""
-    seen: set[tuple[int, int]] = set()
-    total = 0
-    for folder, _folders, files in os.walk(root):
-        for name in (".", *files):
-            entry = os.lstat(os.path.join(folder, name))
-            if (entry.st_dev, entry.st_ino) not in seen:
-                seen.add((entry.st_dev, entry.st_ino))
-                total += entry.st_blocks * 512
-    return total
 
 
 def _text(path: pathlib.Path) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import pathlib
 import shutil
@@ -12,7 +13,7 @@ import subprocess
 import uuid
 from typing import Any
 
-from lab_image.dress import LABEL
+from lab_image.dress import CONSOLES, LABEL
 
 MIB = 2**20
 ESP_MIB = 96
@@ -22,17 +23,24 @@ ROOT_TYPES = {
     "arm64": "B921B045-1DF0-41C3-AF44-4C6F280D3FAE",
 }
 LOADERS = {"amd64": ("systemd-bootx64.efi", "BOOTX64.EFI"), "arm64": ("systemd-bootaa64.efi", "BOOTAA64.EFI")}
-COMMAND_LINE = "root=LABEL={label} rw quiet loglevel=4 console=tty0 {own} systemd.unified_cgroup_hierarchy=1"
+COMMAND_LINE = (
+    "root=LABEL={label} rw quiet loglevel=4 console=tty0 console={console},115200 systemd.unified_cgroup_hierarchy=1"
+)
 # Emulated CPUs do not say that their counters (tsc) agree, though they do. The clock that the kernel takes instead is a
 # device, and programs in Go ask for the time so often that all CPUs wait for it.
-OWN = {"amd64": "console=ttyS0,115200 tsc=reliable", "arm64": "console=ttyAMA0,115200"}
+OWN = {"amd64": " tsc=reliable", "arm64": ""}
 
 
 class Fault(Exception):
     """Something that ends the work, said in words for the user."""
 
 
-def run(*command: str, **options: Any) -> str:
+def run(*command: str, moment: int | None = None, **options: Any) -> str:
+    """Run a command, for which it is `moment`."""
+    if moment is not None:
+        options["env"] = {
+            **os.environ, "TZ": "UTC0", "SOURCE_DATE_EPOCH": str(moment), "E2FSPROGS_FAKE_TIME": str(moment),
+        }  # fmt: skip
     done = subprocess.run(
         command,
         capture_output=True,
@@ -57,6 +65,41 @@ def kernel_of(root: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path, str]:
     return kernels[0], initrd, version
 
 
+def moment_of(root: pathlib.Path) -> int:
+    """When it was baked."""
+    return int((root / "usr/lib/clock-epoch").stat().st_mtime)
+
+
+def size_of(root: pathlib.Path) -> int:
+    """Bytes on disk, each file once."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for folder, _folders, files in os.walk(root):
+        for name in (".", *files):
+            entry = os.lstat(os.path.join(folder, name))
+            if (entry.st_dev, entry.st_ino) not in seen:
+                seen.add((entry.st_dev, entry.st_ino))
+                total += entry.st_blocks * 512
+    return total
+
+
+def require_room(root: pathlib.Path, folder: pathlib.Path, size_gib: float) -> None:
+    """On the image's disk, and on the one where it is made: before, not half-way."""
+    inside = size_of(root)
+    # Inodes, a journal and free space to live on, besides the EFI partition.
+    least = math.ceil((inside * 1.15 / MIB + ESP_MIB + 128) / 512) / 2
+    if size_gib < least:
+        raise Fault(
+            f"image_size_gib is {size_gib:g}: the root folder has {inside / 2**30:.1f} GiB, give at least {least:g}."
+        )
+    # The root file system, the disk with it, and the compressed files.
+    free, needed = shutil.disk_usage(folder).free / 2**30, inside * 3 / 2**30
+    if free < needed:
+        raise Fault(
+            f"{folder} has {free:.1f} GiB free, and making the image takes {needed:.1f}: free some, or set image_dest."
+        )
+
+
 def partitions(size_mib: int, arch: str, key: str) -> str:
     """The table as sfdisk reads it; its identifiers follow from what is packed."""
 
@@ -74,23 +117,24 @@ def partitions(size_mib: int, arch: str, key: str) -> str:
     )
 
 
-def make_esp(root: pathlib.Path, esp: pathlib.Path, arch: str, extra: str = "") -> None:
+def make_esp(root: pathlib.Path, esp: pathlib.Path, arch: str) -> None:
     kernel, initrd, _version = kernel_of(root)
     source, target = LOADERS[arch]
-    run("mkfs.vfat", "-C", "-F", "32", "-n", "ESP", "-i", "6C616267", str(esp), str(ESP_MIB * 1024))
-    options = COMMAND_LINE.format(label=LABEL, own=OWN[arch]) + (f" {extra}" if extra else "")
+    moment = moment_of(root)
+    run("mkfs.vfat", "-C", "-F", "32", "-n", "ESP", "-i", "6C616267", str(esp), str(ESP_MIB * 1024), moment=moment)
+    options = COMMAND_LINE.format(label=LABEL, console=CONSOLES[arch]) + OWN[arch]
     entry = f"title GPU lab\nlinux /linux\ninitrd /initrd\noptions {options}\n"
     texts = {"loader/loader.conf": "timeout 0\ndefault gpu-lab.conf\neditor no\n", "loader/entries/gpu-lab.conf": entry}
     for folder in ("EFI", "EFI/BOOT", "loader", "loader/entries"):
-        run("mmd", "-i", str(esp), f"::{folder}")
+        run("mmd", "-i", str(esp), f"::{folder}", moment=moment)
     for source_path, name in (
         (root / "usr/lib/systemd/boot/efi" / source, f"EFI/BOOT/{target}"),
         (kernel, "linux"),
         (initrd, "initrd"),
     ):
-        run("mcopy", "-i", str(esp), str(source_path), f"::{name}")
+        run("mcopy", "-i", str(esp), str(source_path), f"::{name}", moment=moment)
     for name, text in texts.items():
-        run("mcopy", "-i", str(esp), "-", f"::{name}", input=text)
+        run("mcopy", "-i", str(esp), "-", f"::{name}", moment=moment, input=text)
 
 
 def make_disk(root: pathlib.Path, disk: pathlib.Path, size_gib: float, arch: str, key: str) -> None:
@@ -103,7 +147,7 @@ def make_disk(root: pathlib.Path, disk: pathlib.Path, size_gib: float, arch: str
     identifier = str(uuid.uuid5(uuid.NAMESPACE_URL, f"gsb-fake-gpu-lab/{key}/filesystem"))
     run(
         "mke2fs", "-q", "-t", "ext4", "-L", LABEL, "-U", identifier, "-E", f"hash_seed={identifier}", "-m", "1",
-        "-d", str(root), str(parts["root"]), f"{root_mib}M",
+        "-d", str(root), str(parts["root"]), f"{root_mib}M", moment=moment_of(root),
     )  # fmt: skip
     with open(disk, "wb") as stream:
         stream.truncate(size_mib * MIB)
@@ -138,13 +182,16 @@ def pack(root: pathlib.Path, folder: pathlib.Path, name: str, wanted: dict[str, 
     if missing:
         making = folder / ".making"
         shutil.rmtree(making, ignore_errors=True)
+        require_room(root, folder, wanted["size_gib"])
         making.mkdir(parents=True)
-        disk = making / "disk.raw"
-        make_disk(root, disk, wanted["size_gib"], wanted["arch"], wanted["key"])
-        for kind in missing:
-            FORMATS[kind](disk, making / kind)
-            os.replace(making / kind, folder / f"{name}.{kind}")
-        shutil.rmtree(making)
+        try:
+            disk = making / "disk.raw"
+            make_disk(root, disk, wanted["size_gib"], wanted["arch"], wanted["key"])
+            for kind in missing:
+                FORMATS[kind](disk, making / kind)
+                os.replace(making / kind, folder / f"{name}.{kind}")
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
     return [
         {"path": path.name, "size": path.stat().st_size, "sha256": sha256(path)}
         for path in (folder / f"{name}.{kind}" for kind in wanted["formats"])

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import re
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,15 +62,16 @@ def components(root: pathlib.Path, bundle: dict[str, Any]) -> Iterator[dict[str,
             }
 
 
-def document(name: str, version: str, found: list[dict[str, Any]]) -> str:
-    """The components as CycloneDX 1.6 JSON."""
+def document(name: str, version: str, found: list[dict[str, Any]], key: str, moment: int) -> str:
+    """The components as CycloneDX 1.6 JSON; its number and its time follow from what is packed."""
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component, ComponentType
     from cyclonedx.output.json import JsonV1Dot6
     from packageurl import PackageURL
 
-    bom = Bom()
+    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"gsb-fake-gpu-lab/{key}/{name}/bill"))
+    bom.metadata.timestamp = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
     bom.metadata.component = Component(type=ComponentType.OPERATING_SYSTEM, name=name, version=version, bom_ref="image")
     kinds = {"oci": ComponentType.CONTAINER, "generic": ComponentType.APPLICATION}
     for entry in found:
