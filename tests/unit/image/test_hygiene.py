@@ -158,8 +158,13 @@ def test_a_seeded_folder_keeps_its_cluster(root):
     dress(root, {**WANTED, "state": "seeded"})
     assert (root / "var/lib/gsb-fake-gpu-lab/first-boot.done").is_file(), "nothing is installed a second time"
     assert all((root / name).exists() for name in kept)
+    put(root, f"{K3S}/server/tls/server-ca.key", "-----BEGIN EC PRIVATE KEY-----\n")
     assert failing(root, "seeded") == []
     assert "leftovers" in failing(root, "clean")
+    put(root, "home/ada/.ssh/id_ed25519", "-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    put(root, "etc/shadow", "root::1::::::\n")
+    (result,) = [result for result in inspect(root, "seeded") if not result["ok"]]
+    assert result["seen"] == ["root has an empty password", "/home/ada/.ssh/id_ed25519"]
 
 
 def test_keys_of_the_author_stay_and_others_go(root):

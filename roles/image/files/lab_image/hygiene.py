@@ -78,16 +78,19 @@ def _secrets(root: pathlib.Path, state: str) -> Seen:
         name, word = line.split(":")[:2]
         if not word.startswith(("*", "!")):
             found.append(f"{name} has a password" if word else f"{name} has an empty password")
+    # A seeded image shares those of its cluster by choice, and no others.
+    shared = [root / "etc/rancher", root / "var/lib/rancher"] if state == "seeded" else []
     for place in ("etc", "root", "home", "var/lib/rancher/k3s/agent/etc", "var/lib/rancher/k3s/server"):
         for folder, _folders, files in os.walk(root / place):
+            if any(pathlib.Path(folder).is_relative_to(top) for top in shared):
+                continue
             for name in files:
                 path = pathlib.Path(folder, name)
                 if path.is_symlink() or not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > 2**20:
                     continue
                 if re.search(r"-----BEGIN [A-Z ]*PRIVATE KEY-----|client-key-data:", _text(path)):
                     found.append(f"/{path.relative_to(root)}")
-    # A seeded image shares them by choice.
-    return [] if state == "seeded" else found
+    return found
 
 
 @check("nesting", "nothing that only a machine in a container needs")
