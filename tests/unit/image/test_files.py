@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -154,6 +156,39 @@ def test_the_bill_is_the_same_each_time(baked):
     path.unlink()
     tool.make(baked, check=False)
     assert path.read_bytes() == first
+
+
+TOOLS = ("debugfs", "mke2fs", "mkfs.vfat", "mcopy", "qemu-img", "sfdisk", "zstd")
+
+
+@pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="the tools that make disks are not installed")
+def test_the_same_folder_makes_the_same_files(tmp_path):
+    """Whenever it is packed, and whatever was read in it since."""
+    root = tmp_path / "root"
+    for name in (
+        "boot/vmlinuz-6",
+        "boot/initrd.img-6",
+        "usr/lib/systemd/boot/efi/systemd-bootx64.efi",
+        "usr/lib/clock-epoch",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name * 1000)
+    os.utime(root / "usr/lib/clock-epoch", (1_700_000_000,) * 2)
+    (root / "bin").symlink_to("usr/bin")
+    wanted = {"formats": ["qcow2", "raw.zst"], "size_gib": 0.5, "arch": "amd64", "key": "key"}
+    made = []
+    for number, folder in enumerate((tmp_path / "one", tmp_path / "two")):
+        folder.mkdir()
+        made.append(pack.pack(root, folder, "lab", wanted))
+        # FAT counts every second one.
+        time.sleep(2.1 * (number == 0))
+        os.utime(root / "boot/vmlinuz-6", (1, (root / "boot/vmlinuz-6").stat().st_mtime))
+    assert made[0] == made[1]
+
+
+def test_inodes_in_use():
+    said = "Inode count:              12\nGroup 0:\n  Free inodes: 4, 6-8\nGroup 1:\n  Free inodes: \nGroup 2:\n  Free inodes: 11-12\n"
+    assert pack.used_inodes(said) == [1, 2, 3, 5, 9, 10]
 
 
 def test_the_partitions_end_before_the_end_of_the_disk():

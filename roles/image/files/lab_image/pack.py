@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import uuid
@@ -121,7 +122,11 @@ def make_esp(root: pathlib.Path, esp: pathlib.Path, arch: str) -> None:
     kernel, initrd, _version = kernel_of(root)
     source, target = LOADERS[arch]
     moment = moment_of(root)
-    run("mkfs.vfat", "-C", "-F", "32", "-n", "ESP", "-i", "6C616267", str(esp), str(ESP_MIB * 1024), moment=moment)
+    run(
+        *("mkfs.vfat", "--invariant", "-C", "-F", "32", "-n", "ESP", "-i", "6C616267"),
+        *(str(esp), str(ESP_MIB * 1024)),
+        moment=moment,
+    )
     options = COMMAND_LINE.format(label=LABEL, console=CONSOLES[arch]) + OWN[arch]
     entry = f"title GPU lab\nlinux /linux\ninitrd /initrd\noptions {options}\n"
     texts = {"loader/loader.conf": "timeout 0\ndefault gpu-lab.conf\neditor no\n", "loader/entries/gpu-lab.conf": entry}
@@ -137,6 +142,31 @@ def make_esp(root: pathlib.Path, esp: pathlib.Path, arch: str) -> None:
         run("mcopy", "-i", str(esp), "-", f"::{name}", moment=moment, input=text)
 
 
+def used_inodes(said: str) -> list[int]:
+    """The numbers of the inodes in use, of what dumpe2fs says of a file system."""
+    count = re.search(r"^Inode count: +(\d+)$", said, re.M)
+    if not count:
+        raise Fault("dumpe2fs does not tell how many inodes there are.")
+    free: set[int] = set()
+    for ranges in re.findall(r"^ +Free inodes: (.+)$", said, re.M):
+        for first, last in re.findall(r"(\d+)(?:-(\d+))?", ranges):
+            free.update(range(int(first), int(last or first) + 1))
+    return [number for number in range(1, int(count[1]) + 1) if number not in free]
+
+
+def set_times(image: pathlib.Path, moment: int) -> None:
+    """One moment for when each file was made, changed and read: reading it, or copying the root folder, changes nothing."""
+    lines = [
+        f"set_inode_field <{number}> {field} @{moment}\n"
+        for number in used_inodes(run("dumpe2fs", str(image)))
+        for field in ("atime", "ctime", "crtime")
+    ]
+    script = image.with_suffix(".times")
+    script.write_text("".join(lines), encoding="ascii")
+    run("debugfs", "-w", "-f", str(script), str(image), moment=moment)
+    script.unlink()
+
+
 def make_disk(root: pathlib.Path, disk: pathlib.Path, size_gib: float, arch: str, key: str) -> None:
     size_mib = int(size_gib * 1024)
     root_mib = size_mib - ESP_MIB - 2
@@ -149,6 +179,7 @@ def make_disk(root: pathlib.Path, disk: pathlib.Path, size_gib: float, arch: str
         "mke2fs", "-q", "-t", "ext4", "-L", LABEL, "-U", identifier, "-E", f"hash_seed={identifier}", "-m", "1",
         "-d", str(root), str(parts["root"]), f"{root_mib}M", moment=moment_of(root),
     )  # fmt: skip
+    set_times(parts["root"], moment_of(root))
     with open(disk, "wb") as stream:
         stream.truncate(size_mib * MIB)
     run("sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", str(disk), input=partitions(size_mib, arch, key))
