@@ -25,7 +25,7 @@ BUNDLE := $(addprefix -e bundle_source=,$(BUNDLE_SOURCE))
 help: ## This list
 	@echo 'gsb.fake_gpu_lab: a Kubernetes GPU lab without a GPU'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  One step:      .venv/bin/ansible-playbook lab.yml --tags step6'
 	@echo '  Its origin:    make lab BUNDLE_SOURCE=standin   # or upstream, or auto'
@@ -46,6 +46,15 @@ down: venv ## Remove the lab's machine and all that it left
 .PHONY: bundle
 bundle: venv ## Make the folder of artifacts that the lab is installed from
 	$(ANSIBLE) -i $(INVENTORY) lab.yml --tags bundle $(BUNDLE) $(ARGS)
+
+# Where it is filled from the stand-ins, and where what is downloaded from it is kept.
+INTERNET := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gsb-fake-gpu-lab/test/internet
+
+.PHONY: try-upstream
+try-upstream: venv ## make lab BUNDLE_SOURCE=upstream, with our own server in place of the internet
+	@$(MAKE) --no-print-directory bundle BUNDLE_SOURCE=standin ARGS=
+	$(VENV)/bin/python tests/upstream/internet.py --folder $(INTERNET) --proxy -- \
+	  make --no-print-directory lab BUNDLE='-e bundle_source=upstream -e @$(INTERNET)/variables.json'
 
 .PHONY: pins-check
 pins-check: venv ## Which pins have newer releases, as far as upstream can be asked

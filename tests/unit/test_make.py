@@ -41,5 +41,15 @@ def test_an_origin_becomes_the_variable_of_the_role(target, value):
     assert done.stdout.splitlines()[-1].endswith(f" -e bundle_source={value} -v")
 
 
+def test_the_lab_from_our_own_server_is_that_of_make_lab_and_nothing_runs_unasked():
+    done = make(ROOT, "--dry-run", "try-upstream", "ARGS=-e '{\"a\": \"b c\"}'", XDG_CACHE_HOME="/nowhere")
+    served, typed = done.stdout.replace("\\\n", "").splitlines()[-1].split(" --proxy -- ")
+    assert "tests/upstream/internet.py --folder /nowhere/" in served
+    given = "-e bundle_source=upstream -e @/nowhere/gsb-fake-gpu-lab/test/internet/variables.json"
+    assert typed.split(maxsplit=2) == ["make", "--no-print-directory", f"lab BUNDLE='{given}'"]
+    done = make(ROOT, "--dry-run", "lab", f"BUNDLE={given}", "ARGS=-v")
+    assert done.stdout.splitlines()[-1].endswith(f" lab.yml {given} -v")
+
+
 def test_without_one_the_role_chooses():
     assert "bundle_source" not in make(ROOT, "--dry-run", "lab").stdout

@@ -25,7 +25,7 @@ import internet as upstream
 from ansible_collections.gsb.fake_gpu_lab.standins.build import pins as pinned
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUNDLE = upstream.CACHE / "bundle"
+BUNDLE = upstream.BUNDLE
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def start(internet, tmp_path):
         given.write_text(json.dumps(variables))
         return subprocess.Popen(
             [
-                *("ip", "netns", "exec", upstream.NAMESPACE),
+                *(internet.inside() if internet.proxy is None else []),
                 *("make", "bundle", f"BUNDLE_SOURCE={source}", f"ARGS=-e @{given}"),
             ],
             cwd=ROOT,
@@ -145,6 +145,60 @@ def test_a_full_disk_is_told_and_nothing_is_broken(bundle, tmp_path):
     assert not (tmp_path / "bundle").exists()
     status, output = bundle("upstream")
     assert status == 0, output
+
+
+def by_hand(*words):
+    return subprocess.run(
+        [sys.executable, upstream.__file__, *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_outside_of_the_namespace_a_proxy_leads_to_it(internet):
+    """So does `make try-upstream`; the machine that it makes is outside."""
+    (kwok,) = (file for file in internet.pins["kwok"]["upstream"] if file["name"] == "kwok.yaml")
+    urls = (kwok["url"], "https://ghcr.io/v2/", "https://elsewhere.example/")
+    asked = [word for url in urls for word in ("--output", os.devnull, url)]
+    ask = ("curl", "--silent", "--write-out", r"%{http_connect} %{http_code}\n", *asked)
+    done = by_hand("--folder", internet.folder, "--proxy", "--", *ask)
+    assert done.stdout.splitlines()[1:] == ["200 200", "200 200", "502 000"], done.stdout + done.stderr
+    own = by_hand("--folder", internet.folder, "--proxy", "--", "readlink", "/proc/self/ns/net")
+    assert own.stdout.splitlines()[1:] == [os.readlink("/proc/self/ns/net")]
+
+
+def test_no_folder_of_somebody_else_is_emptied(tmp_path):
+    (tmp_path / "mine").write_text("")
+    done = by_hand("--folder", tmp_path, "--", "true")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"internet: {tmp_path} has something else in it: name another folder, or remove it\n",
+    )
+    assert (tmp_path / "mine").exists()
+
+
+def test_only_stand_ins_are_served(tmp_path):
+    done = by_hand("--bundle", tmp_path, "--", "true")
+    assert done.returncode == 1
+    assert f"{tmp_path} holds nothing" in done.stderr and "make bundle BUNDLE_SOURCE=standin" in done.stderr
+    (tmp_path / "manifest.json").write_text('{"origin": "upstream"}')
+    assert f"{tmp_path} holds upstream" in by_hand("--bundle", tmp_path, "--", "true").stderr
+
+
+def test_another_run_has_a_namespace_of_its_own_and_takes_what_a_killed_one_left(internet, tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    killed = f"gsb-upstream-{ended.pid}"
+    subprocess.run(["ip", "netns", "add", killed], check=True)
+    lost = subprocess.Popen(["ip", "netns", "exec", killed, "sleep", "600"])
+    (upstream.ETC / killed).mkdir(parents=True)
+    asked = ("curl", "--silent", "--output", os.devnull, "--write-out", "%{http_code}", "https://ghcr.io/v2/")
+    other = by_hand("--folder", internet.folder, "--", *asked)
+    assert other.stdout.splitlines()[-1] == "200", other.stdout + other.stderr
+    assert lost.wait(timeout=5) == -signal.SIGKILL
+    there = [path.name for folder in (upstream.NETNS, upstream.ETC) for path in folder.glob("gsb-upstream-*")]
+    assert killed not in there
+    # This one goes on.
+    assert there.count(internet.namespace) == 2
+    internet.within("curl", "--silent", "--fail", "--output", os.devnull, "https://ghcr.io/v2/")
 
 
 def test_pins_are_filled_in_from_what_the_registry_has(internet, tmp_path):

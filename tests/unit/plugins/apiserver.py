@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import ipaddress
 import json
@@ -326,10 +327,11 @@ def cut_chunks(handler, _query):
 class Proxy:
     """Connects to whatever is asked for, or to one address for all names, and remembers who asked.
 
-    status is what it says instead when it does not want to; without the credentials that it wants, it says 407.
+    status is what it says instead when it does not want to; without the credentials that it wants, it says 407. It listens
+    by itself, or with a socket that it is given.
     """
 
-    def __init__(self, status=200, to=None, credentials=None):
+    def __init__(self, status=200, to=None, credentials=None, listener=None):
         self.asked: list[tuple[str, str]] = []
         proxy = self
 
@@ -344,13 +346,21 @@ class Proxy:
                 proxy.asked.append((target, given))
                 told = 407 if credentials is not None and given != credentials else status
                 more = 'Proxy-Authenticate: Basic realm="lab"\r\n' if told == 407 else ""
-                self.wfile.write(f"HTTP/1.1 {told} Told\r\n{more}\r\n".encode())
-                if told == 200:
-                    host, port = to or target.rsplit(":", 1)
-                    with socket.create_connection((host, int(port))) as other:
+                with contextlib.ExitStack() as stack:
+                    if told == 200:
+                        host, port = to or target.rsplit(":", 1)
+                        try:
+                            other = stack.enter_context(socket.create_connection((host, int(port))))
+                        except OSError:
+                            told = 502
+                    self.wfile.write(f"HTTP/1.1 {told} Told\r\n{more}\r\n".encode())
+                    if told == 200:
                         pump(self.connection, other)
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel)
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel, bind_and_activate=listener is None)
+        if listener is not None:
+            self._server.socket.close()
+            self._server.socket, self._server.server_address = listener, listener.getsockname()
         self._server.daemon_threads, self._server.block_on_close = True, False
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
