@@ -42,7 +42,7 @@ def test_an_origin_becomes_the_variable_of_the_role(target, value):
 
 
 def test_the_lab_from_our_own_server_is_that_of_make_lab_and_nothing_runs_unasked():
-    done = make(ROOT, "--dry-run", "try-upstream", "ARGS=-e '{\"a\": \"b c\"}'", XDG_CACHE_HOME="/nowhere")
+    done = make(ROOT, "--dry-run", "try-upstream", 'ARGS=-e \'{"a": "b c"}\'', XDG_CACHE_HOME="/nowhere")
     served, typed = done.stdout.replace("\\\n", "").splitlines()[-1].split(" --proxy -- ")
     assert "tests/upstream/internet.py --folder /nowhere/" in served
     given = "-e bundle_source=upstream -e @/nowhere/gsb-fake-gpu-lab/test/internet/variables.json"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -15,7 +16,9 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def play(tmp_path: pathlib.Path, tasks: list[dict], *options: str, path: str = "", **variables) -> tuple[int, str]:
+def play(
+    tmp_path: pathlib.Path, tasks: list[dict], *options: str, path: str = "", only_path: str = "", **variables
+) -> tuple[int, str]:
     playbook = tmp_path / "play.yml"
     # A playbook in JSON is a playbook in YAML.
     playbook.write_text(
@@ -27,7 +30,7 @@ def play(tmp_path: pathlib.Path, tasks: list[dict], *options: str, path: str = "
             *("-i", "localhost,", "-e", json.dumps(variables), *options, playbook),
         ],
         cwd=ROOT,
-        env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "ANSIBLE_FORCE_COLOR": "0"},
+        env={**os.environ, "PATH": only_path or f"{path}:{os.environ['PATH']}", "ANSIBLE_FORCE_COLOR": "0"},
         capture_output=True,
         text=True,
         check=False,
@@ -90,6 +93,27 @@ def test_a_rehearsal_names_missing_packages_and_goes_on(tmp_path, no_umoci):
     assert status == 0, text
     assert "apt would install curl, skopeo, umoci" in text
     assert "Kubernetes v1.36.3: would be built (not built yet)" in text
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(("source", "missing"), [("upstream", "skopeo"), ("standin", "skopeo, umoci")])
+def test_missing_commands_are_named_where_there_is_no_dpkg(tmp_path, source, missing):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "id", "curl"):
+        (folder / name).symlink_to(shutil.which(name) or "/bin/true")
+    status, text = play(
+        tmp_path,
+        ROLE,
+        only_path=str(folder),
+        bundle_source=source,
+        bundle_allow_unpinned=True,
+        bundle_cache_dir=str(tmp_path / "cache"),
+    )
+    assert status == 2
+    assert f"The bundle is made with commands that are not here: {missing}. Next: install them" in " ".join(
+        text.split()
+    )
     assert not (tmp_path / "cache").exists()
 
 
