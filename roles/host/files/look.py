@@ -23,7 +23,10 @@ DEFAULTS = {
     "python": "python3",
     "pythons": ["3.10", "3.11", "3.12", "3.13"],
     "tools": {},
+    "origin_file": "",
 }
+# What the unit of the lab's k3s says.
+LAB = "gsb.fake_gpu_lab"
 PORTS = {
     6443: "the API server",
     6444: "k3s",
@@ -130,6 +133,16 @@ def others(root="/"):
     return sorted(name for name, path in marks.items() if os.path.exists(os.path.join(root, path)))
 
 
+def somebody_elses(origin_file, root="/"):
+    """What is here of a k3s that is not the lab's; empty where there is none."""
+    units = sorted(glob.glob(os.path.join(root, "etc/systemd/system/k3s*.service")))
+    for unit in units:
+        if LAB not in text(unit):
+            return unit
+    data = os.path.join(root, "var/lib/rancher/k3s/server")
+    return data if not units and os.path.isdir(data) and not os.path.exists(origin_file) else ""
+
+
 def see(want):
     python, venv = python_here(want["python"])
     sockets = listening([text("/proc/net/tcp"), text("/proc/net/tcp6")])
@@ -164,7 +177,8 @@ def see(want):
         "firewalls": [name for name in ("ufw", "firewalld") if run("systemctl", "is-active", name) == "active"],
         "selinux": text("/sys/fs/selinux/enforce").strip() == "1",
         "k3s_selinux": bool(glob.glob("/var/lib/selinux/*/active/modules/*/k3s")),
-        "others": others(),
+        "others": others()
+        + [f"a k3s that is not the lab's ({path})" for path in [somebody_elses(want["origin_file"])] if path],
     }
 
 

@@ -20,6 +20,8 @@ import time
 
 K3S = "/usr/local/bin/k3s"
 UNIT = "k3s.service"
+# What the unit of the lab's k3s says.
+LAB = "gsb.fake_gpu_lab"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LEASE_AGE = 40
 GIVE_UP_AFTER = 5
@@ -209,6 +211,24 @@ def origin(path):
         return None
 
 
+def text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def somebody_elses(origin_file, root="/"):
+    """What is here of a k3s that is not the lab's; empty where there is none."""
+    units = sorted(glob.glob(os.path.join(root, "etc/systemd/system/k3s*.service")))
+    for unit in units:
+        if LAB not in text(unit):
+            return unit
+    data = os.path.join(root, "var/lib/rancher/k3s/server")
+    return data if not units and os.path.isdir(data) and not os.path.exists(origin_file) else ""
+
+
 def installed_version():
     status, out, _error = run(K3S, "--version")
     found = re.search(r"^k3s version (\S+)", out)
@@ -277,6 +297,7 @@ def look(wanted):
         "machine": os.uname().machine,
         "version": installed_version(),
         "origin": origin(wanted["origin_file"]),
+        "foreign": somebody_elses(wanted["origin_file"]),
         "found": sorted(path for pattern in wanted["find"] for path in glob.glob(pattern)),
         "unit": service.get("LoadState") == "loaded",
         "active": active,
