@@ -133,6 +133,12 @@ def tail_of(log: Path, lines: int = TAIL) -> str:
     return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])
 
 
+def spoken(line: str) -> str:
+    """What a line of a tool says, without the time and the level that skopeo puts before it."""
+    quoted = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
+    return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else line
+
+
 class Runner:
     """Runs commands for one part; a cancelled build ends the command that runs."""
 
@@ -194,7 +200,7 @@ class Runner:
     def last_words(self, begin: str = "") -> str:
         """The last line of the log that begins so: what a command that failed said."""
         lines = [line.removeprefix("  | ").strip() for line in tail_of(self.log).splitlines()]
-        return next((line for line in reversed(lines) if line and line.startswith(begin)), "it said nothing")
+        return spoken(next((line for line in reversed(lines) if line and line.startswith(begin)), "it said nothing"))
 
     def _start(
         self, words: list[str], cwd: Path | None, env: Mapping[str, str] | None, stdout: IO[bytes], log: IO[bytes]

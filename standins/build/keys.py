@@ -62,7 +62,7 @@ def content_key(inputs: Mapping[str, Any]) -> str:
 def why_changed(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str:
     """In a few words, what made a part's key differ from that of its last build."""
     if before is None:
-        return "not built yet"
+        return "not there yet"
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     words = {"needs": "a part that it is made from has changed", "sources": "its sources have changed"}
     return "; ".join(words.get(name, f"{name} has changed") for name in names) or "its folder is gone"

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from . import probe, proxy
+from .command import spoken
 from .errors import BuildError
 from .mirrors import Mirrors
 from .pins import ARCHITECTURES, FILE, Pins
@@ -143,9 +144,7 @@ def tags(repository: str) -> list[str]:
     command = ["skopeo", "--command-timeout", f"{SECONDS}s", "list-tags", f"docker://{repository}"]
     done = _run(command, f"https://{repository}")
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"skopeo ended with status {done.returncode}"])[-1]
-        quoted = re.search(r'msg="((?:[^"\\]|\\.)*)"', said)
-        said = quoted[1].replace('\\"', '"') if quoted else said
+        said = spoken((done.stderr.strip().splitlines() or [f"skopeo ended with status {done.returncode}"])[-1])
         if re.search(r"toomanyrequests|too many requests|\b429\b", said, re.IGNORECASE):
             raise Unknown(_refusal(host, 429))
         if re.search(r"\b403\b|denied|forbidden", said, re.IGNORECASE):
@@ -210,7 +209,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="another place for upstream's name; repeatable",
     )
     options = parser.parse_args(argv)
-    mirrors = Mirrors(dict(word.split("=", 1) for word in options.mirror if "=" in word))
+    for word in options.mirror:
+        if not re.fullmatch(r"[^=]+=.+", word):
+            parser.error(f"--mirror {word}: give it as NAME=PLACE, such as ghcr.io=registry.example/ghcr")
+    mirrors = Mirrors(dict(word.split("=", 1) for word in options.mirror))
     try:
         asked = questions(Pins.load(options.pins), mirrors)
     except BuildError as problem:

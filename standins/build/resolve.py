@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from . import probe, proxy
+from .command import spoken
 from .errors import BuildError
 from .mirrors import Mirrors
 from .pins import ARCHITECTURES, Pins
@@ -28,6 +29,7 @@ def by_skopeo(reference: str) -> bytes:
     # skopeo tries a proxy again and again.
     if refused := proxy.trouble(place.hostname or "", place.port or probe.PORT):
         raise BuildError(f"{reference} could not be asked for: {refused}", hint=refused.hint)
+    hint = f'check the network, or name a mirror with -e \'{{"bundle_mirrors": {{"{place.netloc}": "registry.example/path"}}}}\''
     try:
         return subprocess.run(
             ["skopeo", "inspect", "--raw", "--retry-times", "3", f"docker://{reference}"],
@@ -39,7 +41,7 @@ def by_skopeo(reference: str) -> bytes:
         raise BuildError("The command skopeo is not installed.", hint="apt-get install skopeo") from problem
     except subprocess.CalledProcessError as problem:
         said = problem.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise BuildError(f"{reference} could not be asked for: {said[-1]}") from problem
+        raise BuildError(f"{reference} could not be asked for: {spoken(said[-1])}", hint=hint) from problem
 
 
 def digest(content: bytes) -> str:

@@ -47,7 +47,7 @@ from ansible_collections.gsb.fake_gpu_lab.tests.unit.plugins import apiserver
 NAMESPACE = re.compile(r"gsb-upstream-(\d+)")
 NETNS, ETC = Path("/run/netns"), Path("/etc/netns")
 FILES, REGISTRY = "127.0.0.1", "127.0.0.2"
-FILE_HOSTS = ("github.com", "get.helm.sh")
+FILE_HOSTS = ("github.com", "get.helm.sh", "api.github.com")
 REGISTRY_HOSTS = ("ghcr.io", "registry.k8s.io", "docker.io", "registry-1.docker.io")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsb-fake-gpu-lab"
 FOLDER, BUNDLE = CACHE / "test" / "internet", CACHE / "bundle"
@@ -160,17 +160,25 @@ class Internet:
             "kwok.yaml": self.bundle / "manifests/kwok.yaml",
             "stage-fast.yaml": self.bundle / "manifests/stage-fast.yaml",
         }
+        for name in ("k3s", "helm", "kwok"):
+            self._file(self.pins[name]["releases"].partition("?")[0]).write_text(
+                json.dumps([{"tag_name": self.pins[name]["version"]}])
+            )
         # The roles compare what they installed with the version that the manifest says.
         self.pins["k3s"]["version"] = self.manifest["parts"]["k3s"]["version"]
         for name in ("k3s", "helm", "kwok"):
             for file in self.pins[name]["upstream"]:
                 if file["arch"] not in (self.arch, "any"):
                     continue
-                _scheme, _empty, host, *path = file["url"].split("/")
-                target = self.folder / "files" / host / "/".join(path)
-                target.parent.mkdir(parents=True, exist_ok=True)
+                target = self._file(file["url"])
                 shutil.copyfile(contents[file["name"]], target)
                 file["sha256"] = sha256(target)
+
+    def _file(self, url: str) -> Path:
+        _scheme, _empty, host, *path = url.split("/")
+        target = self.folder / "files" / host / "/".join(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
 
     def _helm(self) -> Path:
         archive = self.work / "helm.tar.gz"

@@ -102,7 +102,7 @@ def test_progress_tells_what_is_built_how_long_it_took_and_when_it_is_done(lab):
     lab.run()
     text = "\n".join(lab.said)
     assert "3 of 3 parts have to be built" in text
-    assert "Kubernetes: not built yet; about 10 min 00 s" in text
+    assert "Kubernetes: not there yet; about 10 min 00 s" in text
     assert "building Kubernetes (about 10 min 00 s)" in text
     assert "k3s: done in 0 s" in text and "[3 of 3]" in text
     (lab.checkout / "kube/source").write_text("KUBE")
@@ -215,7 +215,7 @@ def test_check_mode_says_what_would_be_built_and_writes_nothing(lab):
     outcome = lab.run(check=True)
     assert (outcome.changed, lab.built) == (True, [])
     assert not lab.cache.exists()
-    assert "Kubernetes: would be built (not built yet)" in lab.said
+    assert "Kubernetes: would be built (not there yet)" in lab.said
     lab.run()
     assert not lab.run(check=True).changed
     (lab.bundle / "bin/k3s").unlink()

@@ -98,7 +98,7 @@ def test_the_key_depends_on_every_input_and_not_on_their_order():
 
 def test_the_reason_names_what_has_changed():
     before = {"sources": "1", "needs": {}, "toolchain": "go1.26.7"}
-    assert keys.why_changed(None, before) == "not built yet"
+    assert keys.why_changed(None, before) == "not there yet"
     assert keys.why_changed(before, {**before, "sources": "2"}) == "its sources have changed"
     assert "toolchain has changed" in keys.why_changed(before, {**before, "toolchain": "go1.26.8"})
     assert keys.why_changed(before, before) == "its folder is gone"

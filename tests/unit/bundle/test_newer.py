@@ -187,6 +187,13 @@ def test_pins_that_cannot_be_read_end_in_a_sentence(tmp_path, capsys):
     assert "none.yml cannot be read" in capsys.readouterr().err
 
 
+def test_a_mirror_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        newer.main(["--mirror", "ghcr.io"])
+    assert ended.value.code == 2
+    assert "--mirror ghcr.io: give it as NAME=PLACE" in capsys.readouterr().err
+
+
 def test_every_release_that_is_pinned_is_asked_about():
     known = pins.Pins.load(ROOT / pins.FILE)
     names = {question.name for question in newer.questions(known, newer.Mirrors({}))}

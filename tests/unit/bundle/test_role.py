@@ -92,7 +92,7 @@ def test_a_rehearsal_names_missing_packages_and_goes_on(tmp_path, no_umoci):
     )
     assert status == 0, text
     assert "apt would install curl, skopeo, umoci" in text
-    assert "Kubernetes v1.36.3: would be built (not built yet)" in text
+    assert "Kubernetes v1.36.3: would be built (not there yet)" in text
     assert not (tmp_path / "cache").exists()
 
 
