@@ -24,6 +24,7 @@ DEFAULTS = {
     "pythons": ["3.10", "3.11", "3.12", "3.13"],
     "tools": {},
     "origin_file": "",
+    "commands": {},
 }
 # What the unit of the lab's k3s says.
 LAB = "gsb.fake_gpu_lab"
@@ -143,6 +144,15 @@ def somebody_elses(origin_file, root="/"):
     return data if not units and os.path.isdir(data) and not os.path.exists(origin_file) else ""
 
 
+def somebody_elses_commands(commands, origin_file):
+    """Those of the lab's commands whose places are taken, where there was no lab that has recorded them."""
+    return [
+        path
+        for path, record in commands.items()
+        if os.path.lexists(path) and not os.path.exists(record) and not os.path.exists(origin_file)
+    ]
+
+
 def see(want):
     python, venv = python_here(want["python"])
     sockets = listening([text("/proc/net/tcp"), text("/proc/net/tcp6")])
@@ -177,6 +187,7 @@ def see(want):
         "firewalls": [name for name in ("ufw", "firewalld") if run("systemctl", "is-active", name) == "active"],
         "selinux": text("/sys/fs/selinux/enforce").strip() == "1",
         "k3s_selinux": bool(glob.glob("/var/lib/selinux/*/active/modules/*/k3s")),
+        "commands": somebody_elses_commands(want["commands"], want["origin_file"]),
         "others": others()
         + [f"a k3s that is not the lab's ({path})" for path in [somebody_elses(want["origin_file"])] if path],
     }
@@ -269,6 +280,11 @@ def judge(seen, want):
     if seen["others"]:
         problems.append(
             f"Another Kubernetes is here: {', '.join(seen['others'])}. Next: remove it, or take another machine."
+        )
+    for path in seen["commands"]:
+        problems.append(
+            f"{path} is there already and is not the lab's. Next: move it away, or give the lab's another name: "
+            f"-e helm_path={path}-lab -e fake_gpu_operator_helm_path={path}-lab"
         )
     if seen["synchronized"] == "no":
         warnings.append(

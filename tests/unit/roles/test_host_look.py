@@ -53,6 +53,7 @@ GOOD = {
     "firewalls": [],
     "selinux": False,
     "k3s_selinux": False,
+    "commands": [],
     "others": [],
 }
 
@@ -88,6 +89,11 @@ PROBLEMS = [
     ({"route": False}, "no default route", "ip route add default"),
     ({"nameservers": ["127.0.0.1", "::1"]}, "names only this host (127.0.0.1, ::1)", "/etc/resolv.conf"),
     ({"taken": {6443: "haproxy"}}, "Port 6443, for the API server, is taken by haproxy", "sport = :6443"),
+    (
+        {"commands": ["/usr/local/bin/helm"]},
+        "/usr/local/bin/helm is there already",
+        "helm_path=/usr/local/bin/helm-lab",
+    ),
     ({"others": ["MicroK8s", "rke2"]}, "Another Kubernetes is here: MicroK8s, rke2", "remove it"),
 ]
 

@@ -48,6 +48,18 @@ def test_a_k3s_of_somebody_else(tmp_path, look, there, found):
     assert seen == (str(tmp_path / found) if found else "")
 
 
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [((), False), (("helm",), True), (("helm", "record"), False), (("helm", "origin"), False), (("record",), False)],
+)
+def test_a_helm_of_somebody_else_is_told_at_first(tmp_path, there, found):
+    for name in there:
+        (tmp_path / name).write_text("")
+    path = str(tmp_path / "helm")
+    seen = LOOKS[0].somebody_elses_commands({path: str(tmp_path / "record")}, str(tmp_path / "origin"))
+    assert seen == [path] * found
+
+
 def test_a_helm_of_somebody_else(tmp_path):
     """Refused, left by the removal, and replaced once the lab's record has it: one playbook, for each costs seconds."""
     path, home = tmp_path / "helm", tmp_path / "home"
