@@ -7,12 +7,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 from . import bundle
-from .errors import BuildError
+from .errors import BuildError, what_to_do
 from .images import EPOCH
 from .store import remove_tree, sha256_of, write_atomically
 
@@ -22,18 +23,21 @@ SUFFIX = ".sha256"
 def problem(folder: Path) -> str:
     """'' when the folder is a whole bundle by its own manifest, every byte of it; else the first thing that is wrong."""
     manifest = bundle.copy_of_manifest(folder)
-    if manifest is None:
+    if not isinstance(manifest, dict):
         return f"{bundle.MANIFEST} is missing or cannot be read"
     if manifest.get("schema") != bundle.SCHEMA:
         return f"its schema is {manifest.get('schema')}, not {bundle.SCHEMA}"
-    files = {file["path"]: file for part in manifest["parts"].values() for file in part["files"]}
+    try:
+        files = {str(file["path"]): file["sha256"] for part in manifest["parts"].values() for file in part["files"]}
+    except (LookupError, TypeError, AttributeError):
+        return f"{bundle.MANIFEST} does not tell what belongs there"
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     if odd := sorted(there - files.keys() - {bundle.MANIFEST}):
         return f"{odd[0]} does not belong there"
-    for path, file in files.items():
+    for path, wanted in files.items():
         if path not in there:
             return f"{path} is missing"
-        if (folder / path).is_symlink() or sha256_of(folder / path) != file["sha256"]:
+        if (folder / path).is_symlink() or sha256_of(folder / path) != wanted:
             return f"{path} does not have its sha256"
     return ""
 
@@ -46,7 +50,13 @@ def pack(folder: Path, archive: Path) -> bool:
         raise BuildError(f"{archive.parent} is not a folder; make it first.")
     if archive.is_dir():
         raise BuildError(f"{archive} is a folder, not a file.")
+    with bundle.alone(archive.parent):
+        return _pack(folder, archive)
+
+
+def _pack(folder: Path, archive: Path) -> bool:
     manifest = (folder / bundle.MANIFEST).read_bytes()
+    _sweep(archive)
     if not difference(archive, manifest):
         return False
     beside = archive.with_name(f".{archive.name}.{os.getpid()}")
@@ -67,6 +77,14 @@ def pack(folder: Path, archive: Path) -> bool:
     return True
 
 
+def _sweep(archive: Path) -> None:
+    """What runs that were killed left beside the archive."""
+    left = re.compile(rf"\.{re.escape(archive.name)}({re.escape(SUFFIX)})?\.\d+")
+    for path in archive.parent.iterdir():
+        if left.fullmatch(path.name):
+            path.unlink()
+
+
 def _add(tar: tarfile.TarFile, name: str, stream: Any, size: int, mode: int) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode, entry.mtime = size, mode, EPOCH
@@ -81,7 +99,7 @@ def difference(archive: Path, manifest: bytes) -> str:
             first = tar.next()
             stream = tar.extractfile(first) if first and first.name == bundle.MANIFEST else None
             return "" if stream is not None and stream.read() == manifest else "another bundle"
-    except (BuildError, OSError, tarfile.TarError) as wrong:
+    except (BuildError, OSError, tarfile.TarError, LookupError) as wrong:
         return str(wrong)
 
 
@@ -100,6 +118,7 @@ def require_checksum(archive: Path) -> None:
 
 def unpack(archive: Path, folder: Path, *, check: bool = False) -> bool:
     """Put the bundle of an archive in its place, in one step; False when it is there already."""
+    folder = folder.resolve()
     require_checksum(archive)
     try:
         with tarfile.open(archive) as tar:
@@ -107,7 +126,7 @@ def unpack(archive: Path, folder: Path, *, check: bool = False) -> bool:
             stream = tar.extractfile(first) if first and first.name == bundle.MANIFEST else None
             manifest = stream.read() if stream is not None else b""
             json.loads(manifest)
-    except (OSError, tarfile.TarError, ValueError) as wrong:
+    except (OSError, tarfile.TarError, LookupError, ValueError) as wrong:
         raise BuildError(f"{archive} is no archive of a bundle: {wrong}.") from wrong
     try:
         same = (folder / bundle.MANIFEST).read_bytes() == manifest
@@ -115,9 +134,15 @@ def unpack(archive: Path, folder: Path, *, check: bool = False) -> bool:
         same = False
     if same and not problem(folder):
         return False
+    bundle.require_place(folder)
     if check:
         return True
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with bundle.alone(folder.parent):
+        return _unpack(archive, folder)
+
+
+def _unpack(archive: Path, folder: Path) -> bool:
     bundle.sweep(folder)
     fresh = bundle.beside(folder)
     try:
@@ -126,8 +151,9 @@ def unpack(archive: Path, folder: Path, *, check: bool = False) -> bool:
         if wrong := problem(fresh):
             raise BuildError(f"{archive} holds no whole bundle: {wrong}.")
         bundle.swap(fresh, folder)
-    except (OSError, tarfile.TarError) as wrong:
-        raise BuildError(f"{archive} could not be unpacked to {folder}: {wrong}.") from wrong
+    except (OSError, tarfile.TarError, LookupError) as wrong:
+        hint = what_to_do(wrong, "lab_bundle_dir")
+        raise BuildError(f"{archive} could not be unpacked to {folder}: {wrong}.", hint=hint) from wrong
     finally:
         if fresh.exists():
             remove_tree(fresh)

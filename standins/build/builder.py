@@ -17,7 +17,7 @@ from typing import Any
 
 from . import bundle, keys, pins, recipes, scheduler, upstream
 from .command import Go, Runner, find_go, go_needed
-from .errors import BuildError, Cancelled
+from .errors import BuildError, Cancelled, what_to_do
 from .mirrors import Mirrors
 from .parts import Job, Part
 from .store import Store, Stored
@@ -139,16 +139,26 @@ class Builder:
     def run(self) -> Outcome:
         """Bring the bundle up to date. Nothing is written in check mode."""
         began = time.monotonic()
-        if self.settings.check:
-            self._compute_keys()
-            outcome = self._look_only()
-        else:
-            with self.store.lock(self.say, patience=self.settings.patience, heartbeat=self.settings.heartbeat):
-                # Only now: waiting for another run may take long, and sources are edited meanwhile.
-                self._compute_keys()
-                outcome = self._bring_up_to_date()
+        try:
+            if not self.settings.only:
+                bundle.require_place(self.settings.bundle)
+            outcome = self._run()
+        except OSError as problem:
+            at = Path(str(problem.filename2 or problem.filename or ""))
+            cache = self.settings.cache
+            variable = "lab_cache_dir" if at.is_relative_to(cache) or cache.is_relative_to(at) else "lab_bundle_dir"
+            raise BuildError(f"The bundle cannot be made: {problem}.", hint=what_to_do(problem, variable)) from problem
         outcome.seconds = time.monotonic() - began
         return outcome
+
+    def _run(self) -> Outcome:
+        if self.settings.check:
+            self._compute_keys()
+            return self._look_only()
+        with self.store.lock(self.say, patience=self.settings.patience, heartbeat=self.settings.heartbeat):
+            # Only now: waiting for another run may take long, and sources are edited meanwhile.
+            self._compute_keys()
+            return self._bring_up_to_date()
 
     def _wanted(self) -> list[str]:
         """The parts of this run, each after what it needs."""
@@ -300,7 +310,11 @@ class Builder:
             try:
                 part.build(job)
             except (OSError, ValueError, subprocess.SubprocessError, shutil.Error) as problem:
-                raise BuildError(f"{part.title} could not be built: {problem}", log=runner.log) from problem
+                raise BuildError(
+                    f"{part.title} could not be {self.done_to}: {problem}",
+                    hint=what_to_do(problem, "lab_cache_dir"),
+                    log=runner.log,
+                ) from problem
             taken = time.monotonic() - began
             self._check_sources(part)
             if self._cancel.is_set():

@@ -5,22 +5,28 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .errors import BuildError
 from .pins import Pins, Wheel
 from .recipes import place
 from .store import Stored, remove_tree, sha256_of
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+CONTENTS = {MANIFEST, "bin", "charts", "images", "manifests", "wheels"}
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+PATIENCE = 900.0
 
 
 @dataclass(frozen=True)
@@ -188,17 +194,70 @@ def what_differs(folder: Path, manifest: Mapping[str, Any], entries: list[Entry]
 
 def assemble(folder: Path, manifest: Mapping[str, Any], entries: list[Entry]) -> None:
     """Fill a new folder beside the old one, put it in its place in one step, and remove the old one."""
+    # Of a link, the folder that it names.
+    folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    sweep(folder)
-    fresh = beside(folder)
-    fresh.mkdir()
-    for entry in entries:
-        target = fresh / entry.path
-        target.parent.mkdir(exist_ok=True)
-        place(entry.source, target)
-    (fresh / MANIFEST).write_text(text_of(manifest), encoding="utf-8")
-    (fresh / MANIFEST).chmod(0o644)
-    swap(fresh, folder)
+    with alone(folder.parent):
+        sweep(folder)
+        fresh = beside(folder)
+        try:
+            fresh.mkdir()
+            for entry in entries:
+                target = fresh / entry.path
+                target.parent.mkdir(exist_ok=True)
+                place(entry.source, target)
+            (fresh / MANIFEST).write_text(text_of(manifest), encoding="utf-8")
+            (fresh / MANIFEST).chmod(0o644)
+            swap(fresh, folder)
+        finally:
+            if fresh.exists():
+                remove_tree(fresh)
+
+
+def require_place(folder: Path) -> None:
+    """Raises BuildError where something else than a bundle would be replaced."""
+    try:
+        there = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as problem:
+        raise BuildError(f"{folder} is no folder.", hint="name another one with -e lab_bundle_dir=/path") from problem
+    manifest = copy_of_manifest(folder)
+    if there <= CONTENTS or (isinstance(manifest, dict) and {"schema", "parts"} <= manifest.keys()):
+        return
+    raise BuildError(
+        f"{folder} holds what is no bundle ({sorted(there - CONTENTS)[0]}), and a bundle replaces its folder as a whole.",
+        hint="name a folder that is empty or not there yet with -e lab_bundle_dir=/path",
+    )
+
+
+@contextmanager
+def alone(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Be the only run that fills something beside a bundle or an archive here; the others wait, but not for ever."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        until = time.monotonic() + patience
+        while not _locked(here):
+            if time.monotonic() > until:
+                raise BuildError(
+                    f"Another run has been busy in {folder} for more than {patience:.0f} s.",
+                    hint=f"fuser -v {folder}   # wait for it or end it, then run this again",
+                )
+            time.sleep(0.1)
+        yield
+    finally:
+        os.close(here)
+
+
+def _locked(here: int) -> bool:
+    try:
+        fcntl.flock(here, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # Some file systems know no locks.
+        pass
+    return True
 
 
 def beside(folder: Path) -> Path:

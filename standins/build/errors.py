@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 
@@ -23,6 +24,16 @@ class BuildError(Exception):
         if self.hint:
             lines.append(f"Next: {self.hint}")
         return "\n".join(lines)
+
+
+def what_to_do(problem: Exception, variable: str) -> str:
+    """The hint for a folder that cannot be written; the variable chooses another one."""
+    number = getattr(problem, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return f"make room there, or choose another folder with -e {variable}=/path; then run this again"
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+        return f"choose a folder that you may write with -e {variable}=/path"
+    return ""
 
 
 class Cancelled(BuildError):

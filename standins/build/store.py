@@ -82,7 +82,8 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.parts = root / "parts"
-        self.scratch = root / "tmp"
+        # Emptied by each run: no name that a folder of somebody else may have.
+        self.scratch = root / ".gsb-work"
         self.logs = root / "logs"
         self.downloads = root / "downloads"
         self._timings = root / "timings.json"

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ansible_collections.gsb.fake_gpu_lab.standins.build import archive
+from ansible_collections.gsb.fake_gpu_lab.standins.build import archive, bundle
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
 
 FILES = {"bin/k3s": b"program", "images/pause.tar": b"image", f"wheels/{'x' * 150}.whl": b"wheel"}
@@ -130,3 +132,102 @@ def test_a_place_that_is_none(tmp_path):
         archive.pack(folder, tmp_path / "nowhere/lab.tar")
     with pytest.raises(BuildError, match="is a folder"):
         archive.pack(folder, tmp_path)
+
+
+def repack(packed, files, links=()):
+    """An archive with its checksum, of whatever."""
+    with tarfile.open(packed, "w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        for name, target in links:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    checksum = hashlib.sha256(packed.read_bytes()).hexdigest()
+    packed.with_name("lab.tar.sha256").write_text(f"{checksum}  lab.tar\n")
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"[]", b'{"schema": 1}', b'{"schema": 1, "parts": []}', b'{"schema": 1, "parts": {"a": {}}}', b"{"]
+)
+def test_an_archive_with_a_manifest_that_is_none(tmp_path, packed, manifest):
+    repack(packed, {"manifest.json": manifest})
+    with pytest.raises(BuildError, match="holds no whole bundle: manifest.json|is no archive of a bundle"):
+        archive.unpack(packed, tmp_path / "there")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "lab.tar", "lab.tar.sha256"]
+
+
+@pytest.mark.parametrize(
+    ("files", "links"),
+    [
+        ({"../out": b"x"}, []),
+        ({"/etc/out": b"x"}, []),
+        ({}, [("bin", "/etc")]),
+        ({}, [("bin/k3s", "../../out")]),
+        ({}, [("bin/k3s", "helm")]),
+    ],
+)
+def test_nothing_of_an_archive_lands_elsewhere(tmp_path, packed, files, links):
+    manifest = (tmp_path / "here/manifest.json").read_bytes()
+    repack(packed, {"manifest.json": manifest, **files}, links)
+    with pytest.raises(BuildError, match="could not be unpacked|holds no whole bundle"):
+        archive.unpack(packed, tmp_path / "there")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "lab.tar", "lab.tar.sha256"]
+
+
+def test_a_link_in_the_place_of_the_manifest(tmp_path, packed):
+    repack(packed, {}, [("manifest.json", "nowhere")])
+    with pytest.raises(BuildError, match="is no archive of a bundle"):
+        archive.unpack(packed, tmp_path / "there")
+
+
+def test_what_a_killed_run_left_of_an_archive_goes(tmp_path, packed):
+    packed.unlink()
+    for name in (".lab.tar.4711", ".lab.tar.sha256.4711"):
+        (tmp_path / name).write_text("half")
+    (tmp_path / ".lab.tar.mine").write_text("of somebody else")
+    assert archive.pack(tmp_path / "here", packed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lab.tar.mine", "here", "lab.tar", "lab.tar.sha256"]
+
+
+def test_runs_at_the_same_time_wait_for_each_other(tmp_path, packed):
+    with ThreadPoolExecutor(8) as pool:
+        folders = [tmp_path / "there"] * 4
+        unpacked = list(pool.map(lambda folder: archive.unpack(packed, folder), folders))
+        again = list(pool.map(lambda _turn: archive.pack(tmp_path / "here", tmp_path / "more.tar"), range(4)))
+    assert any(unpacked)
+    assert again.count(True) == 1
+    assert archive.problem(tmp_path / "there") == ""
+
+
+def test_a_run_that_never_ends_is_not_waited_for_for_ever(tmp_path):
+    with (
+        bundle.alone(tmp_path),
+        pytest.raises(BuildError, match="Another run has been busy in"),
+        bundle.alone(tmp_path, 0.2),
+    ):
+        pytest.fail("both are alone")
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path, packed):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years")
+    with pytest.raises(BuildError, match=r"home holds what is no bundle \(thesis.tex\)"):
+        archive.unpack(packed, home)
+    assert (home / "thesis.tex").read_text() == "years"
+    file = tmp_path / "file"
+    file.write_text("mine")
+    with pytest.raises(BuildError, match="file is no folder"):
+        archive.unpack(packed, file)
+
+
+def test_a_link_to_a_folder_stays_one(tmp_path, packed):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "there").symlink_to("disk")
+    assert archive.unpack(packed, tmp_path / "there")
+    assert (tmp_path / "there").is_symlink()
+    assert (tmp_path / "disk/bin/k3s").read_bytes() == b"program"
+    assert not archive.unpack(packed, tmp_path / "there")

@@ -313,10 +313,10 @@ def test_a_run_that_is_killed_is_gone_on_with(lab, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    assert list((lab.cache / "tmp").iterdir()), "the killed run was in the middle of a part"
+    assert list((lab.cache / ".gsb-work").iterdir()), "the killed run was in the middle of a part"
     lab.run()
     assert lab.built == ["k3s"], "what was finished before is reused"
-    assert list((lab.cache / "tmp").iterdir()) == []
+    assert list((lab.cache / ".gsb-work").iterdir()) == []
     assert content(lab) == "kuberunc"
 
 

@@ -194,3 +194,12 @@ def test_times_are_remembered(store):
         store.remember_timing("helm", 130.04)
         store.remember_timing("kwok", 1)
     assert store.timings() == {"helm": 130.0, "kwok": 1.0}
+
+
+def test_folders_of_others_in_the_same_place_stay(tmp_path):
+    """Somebody may name their home, or /var, as the cache."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp/mine").write_text("mine")
+    with Store(tmp_path).lock(lambda _line: None):
+        pass
+    assert (tmp_path / "tmp/mine").read_text() == "mine"

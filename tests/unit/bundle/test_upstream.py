@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pathlib
 import shutil
@@ -13,7 +14,7 @@ import time
 import pytest
 import yaml
 
-from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, command, pins, upstream
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder, bundle, command, pins, upstream
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
 from ansible_collections.gsb.fake_gpu_lab.standins.build.mirrors import Mirrors
 from ansible_collections.gsb.fake_gpu_lab.tests.unit.bundle.upstream_server import (
@@ -355,6 +356,25 @@ def test_without_pins_nothing_is_downloaded_unless_it_is_allowed(lab):
     manifest = json.loads((lab.tmp_path / "bundle/manifest.json").read_text())
     assert len(manifest["unpinned"]) == 2
     assert manifest["parts"]["fake-gpu-operator"]["digest"].startswith("sha256:")
+
+
+def test_a_cache_that_cannot_be_is_told_with_what_to_do(lab):
+    (lab.tmp_path / "cache").write_text("a file")
+    said = lab.fails([])
+    assert f"The bundle cannot be made: [Errno 17] File exists: '{lab.tmp_path}/cache'" in said
+    assert "Next: choose a folder that you may write with -e lab_cache_dir=/path" in said
+
+
+@pytest.mark.parametrize("where", ["place", "write"])
+def test_a_disk_that_is_full_is_told_with_what_to_do(lab, monkeypatch, where):
+    def full(*_args, **_more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(*((bundle, "place", full) if where == "place" else (upstream.images, "write_archive", full)))
+    said = lab.fails([])
+    assert "No space left on device" in said
+    assert "Next: make room there, or choose another folder" in said
+    assert [path.name for path in lab.tmp_path.glob(".*")] == []
 
 
 def test_mirrors():
