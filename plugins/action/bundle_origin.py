@@ -23,6 +23,7 @@ class ActionModule(_bundle.Action):
         known = pins.Pins.load(_bundle.COLLECTION / (arguments["pins"] or pins.FILE))
         arch = arguments["arch"] or builder.native_arch()
         places = Mirrors(arguments["mirrors"])
+        places.require(known.upstream_hosts())
         hosts = sorted({places.host(name) for name in known.upstream_hosts()})
         unpinned = [] if arguments["allow_unpinned"] else known.unpinned(arch)
         choice = probe.choose(arguments["source"], hosts, unpinned, arguments["timeout"])

@@ -21,7 +21,9 @@ class ActionModule(_bundle.Action):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         path = _bundle.COLLECTION / (arguments["path"] or pins.FILE)
         before = path.read_text(encoding="utf-8")
-        found = resolve.missing(pins.Pins.load(path), resolve.by_skopeo, Mirrors(arguments["mirrors"]))
+        known, mirrors = pins.Pins.load(path), Mirrors(arguments["mirrors"])
+        mirrors.require(known.upstream_hosts())
+        found = resolve.missing(known, resolve.by_skopeo, mirrors)
         after = resolve.filled_in(before, found)
         if after != before and not self._task.check_mode:
             write_atomically(path, after)

@@ -88,6 +88,7 @@ class Builder:
         self.say = say
         self.pins = pins.Pins.load(settings.checkout / settings.pins_file)
         if settings.origin == "upstream":
+            Mirrors(settings.mirrors).require(self.pins.upstream_hosts())
             self.unpinned = upstream.require_pins(self.pins, settings.arch, settings.allow_unpinned)
             self.parts = upstream.all_parts(self.pins, settings.arch)
         else:

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,20 +124,23 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
+def without_passwords(text: str) -> str:
+    """Some tools repeat the address of a proxy, with its password; that may have an @ of its own."""
+    return re.sub(r"://[^/\s]+@", "://", text)
+
+
 def tail_of(log: Path, lines: int = TAIL) -> str:
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # Some tools repeat the address of a proxy, with its password.
-    text = re.sub(r"://[^/@\s]+@", "://", text)
-    return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])
+    return "\n".join(f"  | {line}" for line in without_passwords(text).splitlines()[-lines:])
 
 
 def spoken(line: str) -> str:
-    """What a line of a tool says, without the time and the level that skopeo puts before it."""
+    """What a line of a tool says, without passwords and without the time and the level that skopeo puts before it."""
     quoted = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
-    return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else line
+    return without_passwords(re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else line)
 
 
 class Runner:
@@ -176,15 +180,17 @@ class Runner:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         output: Path | None = None,
-    ) -> int:
-        """Run one command, and say how it ended."""
+        sign: Callable[[], object] | None = None,
+        patience: float = 180.0,
+    ) -> int | None:
+        """Run one command, and say how it ended; None when its sign of life stayed the same for too long."""
         words = [str(word) for word in command]
         with self.log.open("ab") as log:
             log.write(f"$ {' '.join(words)}\n".encode())
             log.flush()
             stdout = output.open("wb") if output else log
             try:
-                status = self._wait(self._start(words, cwd, env, stdout, log))
+                status = self._wait(self._start(words, cwd, env, stdout, log), sign, patience)
             finally:
                 if output:
                     stdout.close()
@@ -222,15 +228,26 @@ class Runner:
             start_new_session=True,
         )
 
-    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+    def _wait(self, process: subprocess.Popen[bytes], sign: Callable[[], object] | None, patience: float) -> int | None:
+        last, until = None, time.monotonic() + patience
         while True:
             try:
                 return process.wait(timeout=0.25)
             except subprocess.TimeoutExpired:
-                if not self._cancel.is_set():
+                if sign is not None and (now := sign()) != last:
+                    last, until = now, time.monotonic() + patience
+                silent = sign is not None and time.monotonic() > until
+                if not self._cancel.is_set() and not silent:
                     continue
+            self._end(process)
+            return None if silent else process.returncode
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        while True:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
                 with suppress(subprocess.TimeoutExpired):
-                    return process.wait(timeout=5)
+                    process.wait(timeout=5)
+                    return

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from . import probe, proxy
-from .command import spoken
+from .command import spoken, without_passwords
 from .errors import BuildError
 from .mirrors import Mirrors
 from .pins import ARCHITECTURES, FILE, Pins
@@ -158,6 +158,11 @@ def tags(repository: str) -> list[str]:
         raise Unknown(f"what {host} answers is no list of tags") from None
 
 
+def listings(pins: Pins) -> list[str]:
+    """Where releases are listed."""
+    return [entry["releases"] for entry in pins.data.values() if isinstance(entry, dict) and entry.get("releases")]
+
+
 def questions(pins: Pins, mirrors: Mirrors) -> list[Question]:
     asked = []
     for name, entry in pins.data.items():
@@ -181,7 +186,7 @@ def answer(question: Question) -> Answer:
     try:
         return compare(question.pinned, question.listing())
     except (Unknown, BuildError) as problem:
-        text = problem.text if isinstance(problem, BuildError) else str(problem)
+        text = without_passwords(problem.text if isinstance(problem, BuildError) else str(problem))
         return Answer("unknown", f"cannot tell: {text}")
 
 
@@ -214,7 +219,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"--mirror {word}: give it as NAME=PLACE, such as ghcr.io=registry.example/ghcr")
     mirrors = Mirrors(dict(word.split("=", 1) for word in options.mirror))
     try:
-        asked = questions(Pins.load(options.pins), mirrors)
+        pins = Pins.load(options.pins)
+        mirrors.require({*pins.upstream_hosts(), *(urlsplit(url).netloc for url in listings(pins))})
+        asked = questions(pins, mirrors)
     except BuildError as problem:
         print(f"pins-check: {problem}", file=sys.stderr)
         return 1

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from . import proxy
 
@@ -28,9 +29,10 @@ class Choice:
 
 def reach(host: str, timeout: float) -> str:
     """'' when a TLS connection to the host (with its port where it is another) stands within the time, else why not."""
-    name, _, port = host.partition(":")
+    place = urlsplit(f"//{host}")
+    name, port = place.hostname or host, place.port or PORT
     try:
-        plain, spoken = proxy.connect(name, int(port or PORT), timeout)
+        plain, spoken = proxy.connect(name, port, timeout)
         with plain:
             if spoken:
                 ssl.create_default_context().wrap_socket(plain, server_hostname=name).close()

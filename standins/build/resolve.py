@@ -32,7 +32,7 @@ def by_skopeo(reference: str) -> bytes:
     hint = f'check the network, or name a mirror with -e \'{{"bundle_mirrors": {{"{place.netloc}": "registry.example/path"}}}}\''
     try:
         return subprocess.run(
-            ["skopeo", "inspect", "--raw", "--retry-times", "3", f"docker://{reference}"],
+            ["skopeo", "--command-timeout", "60s", "inspect", "--raw", "--retry-times", "3", f"docker://{reference}"],
             capture_output=True,
             check=True,
             env=proxy.environment(),

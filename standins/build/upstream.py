@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tarfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,12 +29,28 @@ OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CUT = (18, 28, 52, 55, 56, 92)
 # The server cannot go on from there: curl's own statuses, and HTTP's.
 NO_RESUME, NO_RANGE = (33, 36), 416
+# curl could not write.
+UNWRITTEN = 23
+FULL = re.compile("could not be written|no space left|quota exceeded", re.IGNORECASE)
 # What passes by waiting.
 BUSY = (408, 425, 429, 500, 502, 503, 504)
 TRIES = 5
 LONGEST_WAIT = 120.0
+# For so long a registry may send nothing.
+SILENCE = 180.0
 CURL = (
-    *("curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--proto-redir", "=https"),
+    *(
+        "curl",
+        "--fail",
+        "--silent",
+        "--show-error",
+        "--location",
+        "--netrc-optional",
+        "--proto",
+        "=https",
+        "--proto-redir",
+        "=https",
+    ),
     *("--connect-timeout", "20", "--speed-limit", "1024", "--speed-time", "60"),
     *("--write-out", "%{http_connect} %{http_code} %{url_effective}", "--continue-at", "-"),
 )
@@ -116,6 +134,9 @@ def fetch(job: Job, url: str, sha256: str | None, target: Path) -> None:
     partial.parent.mkdir(parents=True, exist_ok=True)
     job.amount = lambda: (size_of(partial), size_told(job.work / "headers"))
     # What is there may be of another file than the one that is published now.
+    if sha256 is None:
+        # Nobody could tell whether two pieces are of the same file.
+        partial.unlink(missing_ok=True)
     foreign = partial.exists()
     whole = foreign and sha256 == sha256_of(partial)
     failed = 0
@@ -135,12 +156,17 @@ def fetch(job: Job, url: str, sha256: str | None, target: Path) -> None:
                 )
             foreign = False
         elif answer.unfit_to_resume and partial.exists():
+            # Where a server tells a wrong length, this may be all of it.
+            if sha256 == sha256_of(partial):
+                break
             partial.unlink()
             foreign = False
         else:
             failed += 1
             if failed == TRIES or not answer.may_pass:
                 said = f" from {wanted}: {job.runner.last_words('curl: ')}"
+                if answer.ended == UNWRITTEN:
+                    said = f" from {wanted}: {partial} could not be written, {free(partial.parent)} are free there"
                 raise not_downloaded(job, url.partition("://")[2], answer.url, said, "https://...")
             if size_of(partial) <= had:
                 job.runner.pause(min(2.0 ** (failed - 1) if answer.wait is None else answer.wait, LONGEST_WAIT))
@@ -154,6 +180,10 @@ def size_of(path: Path) -> int:
         return 0
 
 
+def free(folder: Path) -> str:
+    return f"{shutil.disk_usage(folder).free / 1e6:.0f} MB"
+
+
 def trouble_with(url: str) -> proxy.Refused | None:
     """What a proxy before this address has against it."""
     place = urlsplit(url)
@@ -162,7 +192,9 @@ def trouble_with(url: str) -> proxy.Refused | None:
 
 def not_downloaded(job: Job, name: str, asked: str, said: str, example: str) -> BuildError:
     """The failure of a download by upstream's name, from a place that may be another."""
-    if refused := trouble_with(asked):
+    if FULL.search(said):
+        hint = f"make room below {job.work.parents[2]}, or choose another folder with -e lab_cache_dir=/path"
+    elif refused := trouble_with(asked):
         said, hint = f": {refused}", refused.hint
     else:
         host = name.partition("/")[0]
@@ -177,8 +209,8 @@ def copy_image(job: Job, repository: str, reference: str, platform_digest: str |
     folder = job.work / "image"
     place = job.mirrors.repository(repository)
 
-    def failure() -> BuildError:
-        said = f": {job.runner.last_words()}"
+    def failure(silent: bool = False) -> BuildError:
+        said = f": {place} sent nothing for {SILENCE:.0f} s" if silent else f": {job.runner.last_words()}"
         return not_downloaded(job, repository, f"https://{place}", said, "registry.example/path")
 
     total = image_size(job, place, f"@{platform_digest}" if platform_digest else reference)
@@ -187,19 +219,22 @@ def copy_image(job: Job, repository: str, reference: str, platform_digest: str |
         raise failure()
     job.amount = lambda: (folder_size(folder), total)
     platform = ["--override-os", "linux", "--override-arch", job.arch]
-    status = job.runner.status(
-        ["skopeo", "copy", "--retry-times", "3", *platform, f"docker://{place}{reference}", f"dir:{folder}"],
-        env=proxy.environment(),
-    )
+    command = ["skopeo", "copy", "--retry-times", "3", *platform, f"docker://{place}{reference}", f"dir:{folder}"]
+    for _turn in range(2):
+        # skopeo itself would wait for a silent registry for ever.
+        status = job.runner.status(command, env=proxy.environment(), sign=lambda: folder_size(folder), patience=SILENCE)
+        if status is not None:
+            break
+        shutil.rmtree(folder, ignore_errors=True)
     if status != 0:
-        raise failure()
+        raise failure(silent=status is None)
     return folder
 
 
 def image_size(job: Job, place: str, reference: str) -> int | None:
     """What the blobs of an image, or of the platform out of an index, are together; None where nobody says."""
     raw = job.work / "raw"
-    command = ["skopeo", "inspect", "--raw", f"docker://{place}{reference}"]
+    command = ["skopeo", "--command-timeout", "60s", "inspect", "--raw", f"docker://{place}{reference}"]
     try:
         if job.runner.status(command, env=proxy.environment(), output=raw) != 0:
             return None
@@ -208,7 +243,7 @@ def image_size(job: Job, place: str, reference: str) -> int | None:
             if (entry["platform"]["os"], entry["platform"]["architecture"]) == ("linux", job.arch):
                 return image_size(job, place, f"@{entry['digest']}")
         return sum(blob["size"] for blob in [document["config"], *document["layers"]])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
@@ -248,17 +283,20 @@ def file_part(
 
 
 def extract(archive: Path, members: Mapping[str, str], out: Path) -> None:
-    with tarfile.open(archive) as tar:
-        for member, name in members.items():
-            try:
-                stream = tar.extractfile(member)
-            except KeyError:
-                stream = None
-            if stream is None:
-                raise BuildError(f"{archive.name} holds no file {member}.")
-            with stream, (out / name).open("wb") as file:
-                shutil.copyfileobj(stream, file)
-            (out / name).chmod(0o755)
+    try:
+        with tarfile.open(archive) as tar:
+            for member, name in members.items():
+                try:
+                    stream = tar.extractfile(member)
+                except KeyError:
+                    stream = None
+                if stream is None:
+                    raise BuildError(f"{archive.name} holds no file {member}.")
+                with stream, (out / name).open("wb") as file:
+                    shutil.copyfileobj(stream, file)
+                (out / name).chmod(0o755)
+    except (tarfile.TarError, EOFError, zlib.error) as problem:
+        raise BuildError(f"{archive.name} is no archive: {problem}.") from problem
 
 
 def chart_part(pins: Pins) -> Part:
@@ -304,6 +342,12 @@ def image_part(image: UpstreamImage) -> Part:
                 hint=f"look at what is there; when it is right after all, correct {FILE}",
                 log=job.runner.log,
             )
+        if (arch := architecture(folder)) not in (job.arch, ""):
+            raise BuildError(
+                f"{image.ref} is for {arch} alone, and the bundle is for {job.arch}.",
+                hint=f"pin the digest of an index that has {job.arch}, in {FILE}",
+                log=job.runner.log,
+            )
         pack(folder, image.ref, job.arch, job.out / f"{image.name}.tar")
         job.facts["digest"] = found
 
@@ -314,6 +358,13 @@ def image_part(image: UpstreamImage) -> Part:
         settings={"ref": image.ref, "digest": image.digest, "platform": image.platform},
         first_time=10,
     )
+
+
+def architecture(folder: Path) -> str:
+    """What an image says of itself; '' where it says nothing."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    config = folder / str(manifest["config"]["digest"]).partition(":")[2]
+    return str(json.loads(config.read_text(encoding="utf-8")).get("architecture", ""))
 
 
 def pack(folder: Path, ref: str, arch: str, archive: Path) -> None:

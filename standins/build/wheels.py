@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +58,11 @@ def download(runner: Runner, wheels: Sequence[Wheel], arch: str, target: Path, w
         except Cancelled:
             raise
         except BuildError as problem:
+            if "no space left" in str(problem).lower():
+                problem.hint = (
+                    f"make room below {work.parents[2]} and below {tempfile.gettempdir()}; then run this again"
+                )
+                raise
             refused = proxy.trouble(INDEX)
             # Which index pip asks is its own affair.
             if refused is None or refused.host:

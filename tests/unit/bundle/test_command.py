@@ -170,3 +170,13 @@ def test_a_build_ends_with_the_run_that_is_killed_outright(tmp_path):
     process.kill()
     process.wait()
     assert wait_until(lambda: gone(int(note.read_text())))
+
+
+@pytest.mark.parametrize("password", ["s3cret", "s3@cret", "s3%zzcret"])
+def test_the_end_of_a_log_shows_no_password_of_a_proxy(tmp_path, password):
+    log = tmp_path / "log"
+    log.write_text(f'time="x" level=fatal msg="invalid proxy address \\"http://me:{password}@proxy.example:3128\\""\n')
+    said = command.tail_of(log)
+    assert "proxy.example:3128" in said
+    assert "cret" not in said
+    assert "me:" not in said

@@ -9,6 +9,7 @@ import json
 import pathlib
 import shutil
 import tarfile
+import threading
 import time
 
 import pytest
@@ -375,6 +376,129 @@ def test_a_disk_that_is_full_is_told_with_what_to_do(lab, monkeypatch, where):
     assert "No space left on device" in said
     assert "Next: make room there, or choose another folder" in said
     assert [path.name for path in lab.tmp_path.glob(".*")] == []
+
+
+def test_a_registry_that_falls_silent_is_left_and_asked_once_more(lab, monkeypatch):
+    monkeypatch.setattr(upstream, "SILENCE", 1.0)
+    content = b"l" * 300_000
+    lab.image("kwok/kwok")["upstream"] |= lab.server.add_index("kwok/kwok", "v0.8.0", {ARCH: content})
+    blob = f"/v2/kwok/kwok/blobs/{digest(content)}"
+    over = threading.Event()
+    silent = trickling(3, lambda _sent: over.wait(20))
+    lab.server.trouble[blob].append(silent)
+    lab.run(["upstream-image-kwok"])
+    lab.server.trouble[blob].extend([silent] * 2)
+    shutil.rmtree(lab.tmp_path / "cache")
+    said = lab.fails(["upstream-image-kwok"])
+    assert f"{lab.server.place}/kwok/kwok sent nothing for 1 s" in said
+    assert "bundle_mirrors" in said
+    over.set()
+
+
+def test_an_image_for_one_other_architecture_is_refused(lab):
+    found = lab.server.add_image("kwok/kwok", "v0.8.0", "amd64", b"only one")
+    lab.image("kwok/kwok")["upstream"] |= {"digest": found, "amd64": None, "arm64": None}
+    lab.run(["upstream-image-kwok"], arch="amd64")
+    said = lab.fails(["upstream-image-kwok"], arch="arm64")
+    assert "registry.k8s.io/kwok/kwok:v0.8.0 is for amd64 alone, and the bundle is for arm64" in said
+
+
+def test_a_whole_file_under_a_wrong_length_is_taken(lab):
+    def longer(handler, content):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content) + 7))
+        handler.end_headers()
+        handler.wfile.write(content)
+        handler.close_connection = True
+        return True
+
+    lab.server.trouble[K3S].append(longer)
+    lab.run(["upstream-k3s"])
+    assert [asked for _path, asked in lab.server.asked] == ["", f"bytes={len(lab.server.files[K3S])}-"]
+
+
+def test_pieces_of_a_file_without_a_checksum_are_never_put_together(lab):
+    lab.pins["k3s"]["upstream"][0]["sha256"] = None
+    lab.server.trouble[K3S].extend([cutting(0.5)] * 5)
+    lab.fails(["upstream-k3s"], allow_unpinned=True)
+    lab.server.files[K3S] = b"another" * 50_000
+    lab.run(["upstream-k3s"], allow_unpinned=True)
+    (kept,) = (lab.tmp_path / "cache/parts").glob("upstream-k3s-*/k3s")
+    assert kept.read_bytes() == lab.server.files[K3S]
+
+
+def test_what_is_no_archive_is_told(lab):
+    (path,) = [path for path in lab.server.files if path.endswith(f"linux-{ARCH}.tar.gz")]
+    lab.server.files[path] = b"<html>sign in</html>"
+    next(file for file in lab.pins["helm"]["upstream"] if file["arch"] == ARCH)["sha256"] = None
+    said = lab.fails(["upstream-helm"], allow_unpinned=True)
+    assert "helm.tar.gz is no archive" in said
+
+
+def test_a_full_disk_is_no_matter_of_the_network(lab, tmp_path, monkeypatch):
+    """A limit on the size of a file fails as a full disk does."""
+    ask = upstream.ask
+
+    def limited(job, url, partial):
+        start = job.runner._start
+        limit = ["sh", "-c", 'trap "" XFSZ; exec prlimit --fsize=1000 "$@"', "limit"]
+        job.runner._start = lambda words, *more: start([*limit, *words], *more)
+        return ask(job, url, partial)
+
+    monkeypatch.setattr(upstream, "ask", limited)
+    said = lab.fails(["upstream-k3s"])
+    assert "could not be written" in said
+    assert f"Next: make room below {tmp_path}/cache" in said
+    assert "check the network" not in said
+
+
+def test_a_mirror_that_asks_for_a_password_gets_that_of_netrc(lab, monkeypatch):
+    def asking(handler, _content):
+        if handler.headers.get("Authorization") == "Basic bWU6cyNjcmV0":
+            return False
+        handler.say(401, b"who?", WWW_Authenticate='Basic realm="mirror"')
+        return True
+
+    lab.server.trouble[K3S].extend([asking] * 2)
+    assert "401" in lab.fails(["upstream-k3s"])
+    home = lab.tmp_path / "home"
+    home.mkdir()
+    (home / ".netrc").write_text("machine 127.0.0.1 login me password s#cret\n")
+    monkeypatch.setenv("HOME", str(home))
+    lab.run(["upstream-k3s"])
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "words"),
+    [
+        ("gihub.com", "mirror.example", "bundle_mirrors has a place for gihub.com, which nothing is asked of"),
+        ("https://github.com", "mirror.example", "has a place for https://github.com, which nothing"),
+        ("github.com", "http://mirror.example", "the place for github.com is not by https"),
+        ("github.com", "https://me:s3cret@mirror.example/x", "has a name and a password in it"),
+        ("ghcr.io", "me:s3cret@mirror.example", "has a name and a password in it"),
+        ("github.com", "", "is no address"),
+        ("github.com", None, "is no address"),
+        ("github.com", "https://", "is no address"),
+        ("github.com", "mirror.example:port", "is no address"),
+        ("github.com", "https://mirror.example/?x", "is no address"),
+    ],
+)
+def test_a_mirror_that_is_none_is_refused_before_anything_is_asked(lab, name, place, words):
+    said = lab.fails([], mirrors={**dict.fromkeys(["ghcr.io"], lab.server.place), name: place})
+    assert words in said
+    assert "s3cret" not in said
+    assert "Next: write it as" in said
+    assert lab.server.asked == []
+
+
+def test_mirrors_that_are_some():
+    known = ["github.com", "registry-1.docker.io"]
+    for place in ("mirror.example", "https://mirror.example:8443/a/b//", "[::1]:5000/x"):
+        Mirrors({"github.com": place, "docker.io": place}).require(known)
+    assert (
+        Mirrors({"github.com": "https://mirror.example/a//"}).url("https://github.com/b")
+        == "https://mirror.example/a/b"
+    )
 
 
 def test_mirrors():
