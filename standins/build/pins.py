@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from .errors import BuildError
 FILE = Path("roles/bundle/vars/pins.yml")
 VARIABLE = "bundle_pins"
 ARCHITECTURES = ("amd64", "arm64")
+FIGURE = r"(sha256:)?[0-9a-f]{64}"
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,35 @@ class Pins:
     @classmethod
     def load(cls, path: Path) -> Pins:
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            return cls(content[VARIABLE])
-        except (OSError, yaml.YAMLError, KeyError, TypeError) as problem:
+            pins = cls(yaml.safe_load(path.read_text(encoding="utf-8"))[VARIABLE])
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as problem:
             raise BuildError(f"The pins {path} cannot be read: {problem}") from problem
+        try:
+            figures = pins.figures()
+        except (LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise BuildError(
+                f"The pins {path} are not of the form of {FILE}: {type(problem).__name__} {problem}.",
+                hint=f"begin with a copy of {FILE}, and change versions, addresses and figures",
+            ) from problem
+        for name, figure in figures:
+            if figure is not None and not re.fullmatch(FIGURE, str(figure)):
+                raise BuildError(f"The pins {path} have {figure} for {name}, which is no sha256.")
+        return pins
+
+    def figures(self) -> list[tuple[str, str | None]]:
+        """All checksums, each with what it is of; reads all that is ever read."""
+        found: list[tuple[str, str | None]] = []
+        for arch in ARCHITECTURES:
+            for name in ("k3s", "helm", "kwok"):
+                found += [(file.url, file.sha256) for file in self.files(name, arch)]
+            found += [(wheel.file, wheel.sha256) for wheel in self.wheels(arch)]
+            for image in self.upstream_images(arch):
+                found += [(image.ref, image.digest), (image.ref, image.platform)]
+        for name in ("k3s", "helm", "kwok", "fake-gpu-operator"):
+            str(self.data[name]["version"]), self.standin_version(name), self.made_of(name)
+        chart = self.chart()
+        self.images(), self.upstream_hosts(), self.kube_client
+        return [*found, (chart.repository, chart.digest), (chart.repository, chart.sha256)]
 
     def standin_version(self, name: str) -> str:
         return str(self.data[name]["standin"]["version"])

@@ -23,6 +23,7 @@ from .pins import FILE, Pins, UpstreamFile, UpstreamImage
 from .recipes import wheels_part
 from .store import sha256_of
 
+FILES = ("k3s", "k3s-airgap-images.tar.zst", "helm.tar.gz", "kwok.yaml", "stage-fast.yaml")
 CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 # curl's own statuses for an answer that broke off: a part of the file is there, and the rest is asked for.
@@ -62,6 +63,9 @@ UNPINNED_HINT = (
 
 def require_pins(pins: Pins, arch: str, allow: bool) -> list[str]:
     """The names of what has no pinned checksum; raises BuildError unless these are allowed."""
+    there = {file.name for name in ("k3s", "helm", "kwok") for file in pins.files(name, arch)}
+    if lacking := sorted({*FILES} - there):
+        raise BuildError(f"The pins name no {', '.join(lacking)} for {arch}.", hint=f"see {FILE} for their form")
     unpinned = pins.unpinned(arch)
     if unpinned and not allow:
         raise BuildError(

@@ -8,6 +8,7 @@ import pathlib
 import re
 
 import pytest
+import yaml
 
 from ansible_collections.gsb.fake_gpu_lab.standins.build import pins, recipes
 from ansible_collections.gsb.fake_gpu_lab.standins.build.errors import BuildError
@@ -126,8 +127,51 @@ def test_pins_that_cannot_be_read_are_named(tmp_path):
 
 
 def test_the_lab_speaks_of_the_pinned_versions():
-    import yaml
-
     lab = yaml.safe_load((ROOT / "roles/lab/defaults/main.yml").read_text())
     assert lab["lab_chart_version"] == PINS.standin_version("fake-gpu-operator")
     assert lab["lab_pod_image"] in [image.ref for image in PINS.images()]
+
+
+def without(*path):
+    def change(data):
+        for key in path[:-1]:
+            data = data[key]
+        del data[path[-1]]
+
+    return change
+
+
+def given(value, *path):
+    def change(data):
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without("images"), "KeyError 'images'"),
+        (without("k3s", "version"), "KeyError 'version'"),
+        (without("k3s", "upstream", 0, "url"), "KeyError 'url'"),
+        (without("helm", "standin"), "KeyError 'standin'"),
+        (given(None, "kwok", "upstream"), "are not of the form"),
+        (given("x", "images", 0, "upstream"), "are not of the form"),
+        (given([], "fake-gpu-operator", "upstream"), "are not of the form"),
+        (given([], "kube-client"), "are not of the form"),
+        (given("A" * 64, "k3s", "upstream", 0, "sha256"), "which is no sha256"),
+        (given(f"sha512:{'a' * 128}", "images", 3, "upstream", "digest"), "which is no sha256"),
+        (given(12, "kube-client", "wheels", 0, "files", 0, "sha256"), "have 12 for"),
+    ],
+)
+def test_pins_of_another_form_are_told_when_they_are_read(tmp_path, change, words):
+    content = yaml.safe_load((ROOT / pins.FILE).read_text())
+    change(content[pins.VARIABLE])
+    path = tmp_path / "pins.yml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(BuildError) as raised:
+        pins.Pins.load(path)
+    assert words in str(raised.value)
+    assert str(path) in str(raised.value)

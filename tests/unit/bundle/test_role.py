@@ -13,11 +13,19 @@ import sys
 
 import pytest
 
+from ansible_collections.gsb.fake_gpu_lab.standins.build import builder
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def play(
-    tmp_path: pathlib.Path, tasks: list[dict], *options: str, path: str = "", only_path: str = "", **variables
+    tmp_path: pathlib.Path,
+    tasks: list[dict],
+    *options: str,
+    path: str = "",
+    only_path: str = "",
+    env: dict | None = None,
+    **variables,
 ) -> tuple[int, str]:
     playbook = tmp_path / "play.yml"
     # A playbook in JSON is a playbook in YAML.
@@ -30,7 +38,12 @@ def play(
             *("-i", "localhost,", "-e", json.dumps(variables), *options, playbook),
         ],
         cwd=ROOT,
-        env={**os.environ, "PATH": only_path or f"{path}:{os.environ['PATH']}", "ANSIBLE_FORCE_COLOR": "0"},
+        env={
+            **os.environ,
+            "PATH": only_path or f"{path}:{os.environ['PATH']}",
+            "ANSIBLE_FORCE_COLOR": "0",
+            **(env or {}),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -129,3 +142,42 @@ def test_what_goes_wrong_in_the_builder_is_the_tasks_message(tmp_path):
     assert status == 2
     assert "There is no part no-such-part" in text
     assert "Next: one of: " in text
+
+
+def test_stand_ins_for_another_architecture_are_refused_before_anything_is_built(tmp_path):
+    other = {"amd64": "arm64", "arm64": "amd64"}[builder.native_arch()]
+    status, text = play(
+        tmp_path, ROLE, bundle_source="standin", bundle_arch=other, bundle_cache_dir=str(tmp_path / "cache")
+    )
+    assert status == 2
+    assert f"stand-ins are for this machine's own {builder.native_arch()}, not for {other}" in " ".join(text.split())
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_controller_of_another_distribution_may_download(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "python3", "curl", "skopeo"):
+        (folder / name).symlink_to(shutil.which(name) or "/bin/true")
+    status, text = play(
+        tmp_path,
+        ROLE,
+        "--check",
+        only_path=str(folder),
+        bundle_source="upstream",
+        bundle_allow_unpinned=True,
+        bundle_cache_dir=str(tmp_path / "cache"),
+    )
+    assert status == 0, text
+    assert "would be downloaded" in text
+
+
+def test_a_file_of_pins_is_looked_for_where_the_command_is_typed(tmp_path):
+    (tmp_path / "my-pins.yml").write_text("bundle_pins: {k3s: {}}\n")
+    status, text = play(
+        tmp_path, ROLE, env={"PWD": str(tmp_path)}, bundle_source="upstream", bundle_pins_file="my-pins.yml"
+    )
+    assert status == 2
+    said = " ".join(text.split())
+    assert f"The pins {tmp_path}/my-pins.yml are not of the form of roles/bundle/vars/pins.yml" in said
+    assert "Next: begin with a copy" in said
