@@ -284,7 +284,7 @@ def judge(seen, want):
     for path in seen["commands"]:
         problems.append(
             f"{path} is there already and is not the lab's. Next: move it away, or give the lab's another name: "
-            f"-e helm_path={path}-lab -e fake_gpu_operator_helm_path={path}-lab"
+            f"-e helm_path={path}-lab"
         )
     if seen["synchronized"] == "no":
         warnings.append(
