@@ -84,6 +84,15 @@ def test_nothing_is_set_up_twice(machines):
     assert machine.json("helm list -n gpu-operator -o json")[0]["revision"] == before == "1"
 
 
+def test_ready_is_proven_anew_after_a_restart_of_k3s(machines):
+    machine = machines[1]
+    machine.out("systemctl restart k3s")
+    machine.wait_ready()
+    # The kubelet forgot the GPUs, and their plugin tells it of them once.
+    assert gpus(machine) == ("2", "Tesla-K80")
+    assert machine.run("gpu-lab status").returncode == 0
+
+
 def test_a_restart_is_ready_again_and_says_which_pods_were_rejected(machines):
     machine = machines[0]
     machine.out("kubectl create namespace fake-lab")

@@ -20,7 +20,7 @@ READY = {
         "metadata": {"labels": {"nvidia.com/gpu.product": "Tesla-K80"}},
         "status": {
             "nodeInfo": {"bootID": "this-boot"},
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:08Z"}],
             "allocatable": {"nvidia.com/gpu": "2"},
         },
     },
@@ -82,6 +82,35 @@ def test_not_ready_says_what_is_awaited(gpu_lab, path, value, last, said):
     verdict = gpu_lab.judge(changed(path, value), WANT, HOST)
     assert verdict["reached"][-1] == last
     assert said in verdict["said"]
+
+
+def test_after_a_restart_of_k3s_its_word_of_before_does_not_count(gpu_lab):
+    """In the same boot: the node's identity, its lease and its plugin are all of this boot, and the GPUs are away."""
+    before = {**HOST, "k3s": BOOTED + datetime.timedelta(seconds=2)}
+    assert gpu_lab.judge(READY, WANT, before)["said"] == ""
+    assert gpu_lab.judge(READY, WANT, {**HOST, "k3s": None})["said"] == "k3s is not up yet"
+    after = {**HOST, "k3s": BOOTED + datetime.timedelta(seconds=20)}
+    verdict = gpu_lab.judge(READY, WANT, after)
+    assert (verdict["reached"][-1], verdict["said"]) == (
+        "boot",
+        "node gpu-lab still reports what was before k3s was started",
+    )
+
+
+def test_only_a_plugin_that_is_older_than_the_kubelet_starts_anew(gpu_lab):
+    asked = []
+
+    class Listener:
+        def ask(self, path, method):
+            asked.append((method, path))
+
+    (plugin,) = changed(("plugins", 0, "metadata"), {"name": "device-plugin-x"})["plugins"]
+    gone = {**plugin, "metadata": {"name": "gone", "deletionTimestamp": "2026-01-01T12:00:20Z"}}
+    young = {**plugin, "metadata": {"name": "young"}, "status": {}}
+    gpu_lab.plug_in_again(Listener(), WANT, [plugin, gone, young], BOOTED)
+    assert asked == []
+    gpu_lab.plug_in_again(Listener(), WANT, [plugin, gone, young], BOOTED + datetime.timedelta(seconds=20))
+    assert asked == [("DELETE", "/api/v1/namespaces/o/pods/device-plugin-x")]
 
 
 def test_a_grown_pool_is_awaited_whole(gpu_lab):
