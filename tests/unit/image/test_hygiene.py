@@ -4,6 +4,12 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import py_compile
+import subprocess
+import sys
+
 import pytest
 from lab_image import hygiene
 from lab_image.dress import clean, dress
@@ -17,6 +23,7 @@ WANTED = {
     "arch": "amd64",
     "lab": {"node": "gpu-lab"},
 }
+TIMESTAMP = py_compile.PycInvalidationMode.TIMESTAMP
 K3S = "var/lib/rancher/k3s"
 PACKAGES = "\n".join(
     f"Package: {name}\nStatus: {status}\nArchitecture: amd64\nVersion: 1\n"
@@ -148,6 +155,21 @@ def test_cleaning_puts_right_what_a_used_machine_leaves(root):
     dress(root, WANTED)
     assert failing(root) == []
     assert [path for path in (root / "var/log").rglob("*") if path.is_file()] == []
+
+
+def test_byte_code_is_the_same_whenever_it_was_made(root):
+    packages = root / "opt/gsb-fake-gpu-lab/venv/lib/python3.11/site-packages"
+    put(packages, "one.py", "ANSWER = 42\n")
+    made = []
+    for moment in (1_000_000_000, 1_700_000_000):
+        os.utime(packages / "one.py", (moment, moment))
+        path = pathlib.Path(py_compile.compile(str(packages / "one.py"), invalidation_mode=TIMESTAMP))
+        clean(root, "clean")
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    (packages / "one.py").write_text("raise SystemExit('not from the byte code')\n")
+    subprocess.run([sys.executable, "-c", "import one; assert one.ANSWER == 42"], cwd=packages, check=True)
 
 
 def test_a_seeded_folder_keeps_its_cluster(root):
