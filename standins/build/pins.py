@@ -72,13 +72,15 @@ class UpstreamImage:
 class Pins:
     """A reading of the pins file."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], place: Path = FILE) -> None:
         self.data = data
+        #: Where they are read from, for those who have to correct them.
+        self.place = place
 
     @classmethod
     def load(cls, path: Path) -> Pins:
         try:
-            pins = cls(yaml.safe_load(path.read_text(encoding="utf-8"))[VARIABLE])
+            pins = cls(yaml.safe_load(path.read_text(encoding="utf-8"))[VARIABLE], path)
         except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as problem:
             raise BuildError(f"The pins {path} cannot be read: {problem}") from problem
         try:

@@ -55,10 +55,6 @@ CURL = (
     *("--connect-timeout", "20", "--speed-limit", "1024", "--speed-time", "60"),
     *("--write-out", "%{http_connect} %{http_code} %{url_effective}", "--continue-at", "-"),
 )
-UNPINNED_HINT = (
-    f"put the figures into {FILE} (ansible-playbook playbooks/pin.yml asks upstream for them), "
-    "or take what upstream gives today: -e bundle_allow_unpinned=true"
-)
 
 
 def require_pins(pins: Pins, arch: str, allow: bool) -> list[str]:
@@ -69,7 +65,10 @@ def require_pins(pins: Pins, arch: str, allow: bool) -> list[str]:
     unpinned = pins.unpinned(arch)
     if unpinned and not allow:
         raise BuildError(
-            f"No checksum is pinned for {', '.join(unpinned)}: nothing unverified is downloaded.", hint=UNPINNED_HINT
+            f"No checksum is pinned for {', '.join(unpinned)}: nothing unverified is downloaded.",
+            hint=f"put the figures into {pins.place} (ansible-playbook playbooks/pin.yml asks upstream for them"
+            + ("" if pins.place.match(str(FILE)) else f", with -e bundle_pins_file={pins.place}")
+            + "), or take what upstream gives today: -e bundle_allow_unpinned=true",
         )
     return unpinned
 
@@ -155,7 +154,7 @@ def fetch(job: Job, url: str, sha256: str | None, target: Path) -> None:
             if not foreign:
                 raise BuildError(
                     f"{wanted} is not what was pinned: its sha256 is {found}, not {sha256}. It was thrown away.",
-                    hint=f"look at what is there; when it is right after all, correct {FILE}",
+                    hint=f"look at what is there; when it is right after all, correct {job.pins.place}",
                     log=job.runner.log,
                 )
             foreign = False
@@ -318,7 +317,7 @@ def chart_part(pins: Pins) -> Part:
         if chart.sha256 and found != chart.sha256:
             raise BuildError(
                 f"{name} is not what was pinned: its sha256 is {found}, not {chart.sha256}.",
-                hint=f"look at what is there; when it is right after all, correct {FILE}",
+                hint=f"look at what is there; when it is right after all, correct {job.pins.place}",
                 log=job.runner.log,
             )
         shutil.move(packed, job.out / name)
@@ -343,7 +342,7 @@ def image_part(image: UpstreamImage) -> Part:
         if image.platform and found != image.platform:
             raise BuildError(
                 f"{image.ref} for {job.arch} is not what was pinned: its digest is {found}, not {image.platform}.",
-                hint=f"look at what is there; when it is right after all, correct {FILE}",
+                hint=f"look at what is there; when it is right after all, correct {job.pins.place}",
                 log=job.runner.log,
             )
         if (arch := architecture(folder)) not in (job.arch, ""):

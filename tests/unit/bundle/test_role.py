@@ -130,6 +130,22 @@ def test_missing_commands_are_named_where_there_is_no_dpkg(tmp_path, source, mis
     assert not (tmp_path / "cache").exists()
 
 
+def test_an_archive_that_has_no_folder_is_told_before_anything_is_built(tmp_path):
+    done = subprocess.run(
+        [
+            *(pathlib.Path(sys.executable).with_name("ansible-playbook"), ROOT / "playbooks/bundle.yml"),
+            *("-e", f"bundle_archive_dest={tmp_path}/usb/lab.tar", "-e", f"bundle_cache_dir={tmp_path}/cache"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{tmp_path}/usb is not a folder. Next: mkdir -p {tmp_path}/usb" in " ".join(done.stdout.split())
+    assert not (tmp_path / "cache").exists()
+
+
 def test_what_goes_wrong_in_the_builder_is_the_tasks_message(tmp_path):
     task = {
         "gsb.fake_gpu_lab.standin_bundle": {

@@ -338,6 +338,8 @@ def test_the_digest_of_the_other_architecture_is_not_the_pinned_one(lab):
     pinned["amd64"], pinned["arm64"] = pinned["arm64"], pinned["amd64"]
     said = lab.fails(["upstream-image-kwok"], arch="arm64")
     assert "registry.k8s.io/kwok/kwok:v0.8.0 for arm64 is not what was pinned" in said
+    # The file that was given, not that of the collection.
+    assert said.endswith(f"correct {lab.tmp_path}/pins.yml")
 
 
 def test_a_chart_that_is_not_the_pinned_one(lab):
