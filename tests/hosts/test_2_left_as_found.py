@@ -22,6 +22,13 @@ EXPLAINED = [
         "a table that was used once stays, without a rule and with the kernel's own policy: as if it were not there",
     ),
     (
+        "files",
+        r"/etc/rancher/k3s/config.yaml.d(/10-machine.yaml)?",
+        r"None",
+        r".*",
+        "the embedded machine's own: it writes this before each start of k3s, and drop-ins belong to the host",
+    ),
+    (
         "settings",
         r"net/ipv4/(ip_forward|conf/\w+/(forwarding|accept_redirects|route_localnet))|net/netfilter/nf_conntrack_\w+",
         r"\d+",
@@ -68,6 +75,8 @@ def is_explained(difference):
         ("settings", "net/ipv4/ip_forward", "0", "1", True),
         ("settings", "vm/overcommit_memory", "0", "1", False),
         ("links", "cni0", None, "bridge mtu 1500", False),
+        ("files", "/etc/rancher/k3s/config.yaml.d/10-machine.yaml", None, "-rw-r--r-- 0:0", True),
+        ("files", "/etc/rancher/k3s/config.yaml.d/theirs.yaml", None, "-rw-r--r-- 0:0", False),
         ("files", "/etc/rancher", None, "drwxr-xr-x 0:0", False),
         ("files", "/root/.kube", "drwxr-xr-x 0:0", "drwx------ 0:0", False),
     ],
@@ -96,7 +105,7 @@ def test_what_others_have_here_was_in_the_picture(before):
     assert "theirs" in before["namespaces"]
     assert before["units"]["theirs.service"] == "transient"
     assert [rule for rule in before["rules"] if "theirs" in rule]
-    assert len([path for path in before["files"] if path.endswith("/theirs")]) == 5
+    assert len([path for path in before["files"] if path.endswith("/theirs")]) == 6
 
 
 def test_removing_again_changes_nothing(playbooks, removed):

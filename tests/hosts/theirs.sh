@@ -13,7 +13,7 @@ somebody ALL=(ALL) NOPASSWD: ALL
 END
 chmod 0440 /etc/sudoers.d/somebody
 iptables -A INPUT -p tcp --dport 1 -m comment --comment theirs -j ACCEPT
-for folder in /etc/rancher /root/.kube /usr/local/bin /var/lib/cni/networks; do
+for folder in /etc/rancher /etc/rancher/k3s /root/.kube /usr/local/bin /var/lib/cni/networks; do
     mkdir -p "$folder"
     echo theirs > "$folder/theirs"
 done

@@ -225,8 +225,13 @@ def somebody_elses(origin_file, root="/"):
     for unit in units:
         if LAB not in text(unit):
             return unit
+    if units or os.path.exists(origin_file):
+        return ""
+    config = os.path.join(root, "etc/rancher/k3s/config.yaml")
+    if os.path.exists(config) and LAB not in text(config):
+        return config
     data = os.path.join(root, "var/lib/rancher/k3s/server")
-    return data if not units and os.path.isdir(data) and not os.path.exists(origin_file) else ""
+    return data if os.path.isdir(data) else ""
 
 
 def installed_version():

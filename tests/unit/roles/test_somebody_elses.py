@@ -22,6 +22,8 @@ for role in ("host", "k3s"):
     spec.loader.exec_module(LOOKS[-1])
 UNITS, DATA, ORIGIN = "etc/systemd/system", "var/lib/rancher/k3s/server", "etc/gsb-fake-gpu-lab.json"
 OURS = (ROOT / "roles/k3s/templates/k3s.service.j2").read_text()
+CONFIG = "etc/rancher/k3s/config.yaml"
+OUR_CONFIG = (ROOT / "roles/k3s/templates/config.yaml.j2").read_text()
 THEIRS = "[Unit]\nDescription=Lightweight Kubernetes\n"
 
 
@@ -38,6 +40,10 @@ THEIRS = "[Unit]\nDescription=Lightweight Kubernetes\n"
         pytest.param({f"{UNITS}/k3s.service": THEIRS, ORIGIN: "{}"}, f"{UNITS}/k3s.service", id="after the lab's"),
         pytest.param({f"{UNITS}/k3s-agent.service": THEIRS}, f"{UNITS}/k3s-agent.service", id="an agent"),
         pytest.param({f"{DATA}/token": ""}, DATA, id="data without a unit"),
+        pytest.param({CONFIG: "disable: [traefik]\n"}, CONFIG, id="what an administrator has prepared"),
+        pytest.param({CONFIG: OUR_CONFIG}, "", id="killed before the unit"),
+        pytest.param({CONFIG: "by hand\n", f"{UNITS}/k3s.service": OURS}, "", id="the lab's, changed by hand"),
+        pytest.param({CONFIG: "by hand\n", ORIGIN: "{}"}, "", id="changed by hand, killed while it was removed"),
     ],
 )
 def test_a_k3s_of_somebody_else(tmp_path, look, there, found):
