@@ -49,3 +49,27 @@ def test_a_base_that_is_given_is_used_and_not_made(settings, tmp_path):
     (tmp_path / "baked").mkdir()
     assert rootfs.make_base(given) is False
     assert given.base == tmp_path / "baked"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "E: Unable to locate package nosuch-x\nE: setup failed",
+            "^Debian bookworm has no package nosuch-x: look at machine_packages",
+        ),
+        (
+            "E: Could not connect to mirror",
+            "(?s)could not be made. Look whether .apt-get update. works.*Could not connect",
+        ),
+    ],
+)
+def test_a_base_that_cannot_be_made_is_told_and_leaves_nothing(settings, monkeypatch, said, told):
+    def fails(*command, log):
+        (log.parent / "root/etc").mkdir(parents=True)
+        raise Fault(f"mmdebstrap ended with 25:\n{said}")
+
+    monkeypatch.setattr(rootfs, "contained", fails)
+    with pytest.raises(Fault, match=told):
+        rootfs.make_base(settings)
+    assert list(settings.bases.iterdir()) == []

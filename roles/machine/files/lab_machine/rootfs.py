@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -108,6 +109,12 @@ def make_base(settings: Settings) -> bool:
         try:
             contained(*mmdebstrap(settings, making / "root"), log=making / "log")
         except Fault as fault:
+            shutil.rmtree(making, ignore_errors=True)
+            if unknown := sorted(set(re.findall(r"Unable to locate package (\S+)", str(fault)))):
+                raise Fault(
+                    f"Debian {settings.suite} has no package {', '.join(unknown)}: look at machine_packages (of an image: "
+                    "image_packages)."
+                ) from fault
             raise Fault(
                 f"The base root folder (Debian {settings.suite}) could not be made. Look whether `apt-get update` works "
                 f"on this host, or set machine_mirror to a Debian mirror that does. The last words:\n{fault}"
