@@ -85,6 +85,32 @@ def test_a_machine_that_runs_is_not_started_again(tmp_path, accel, kvm):
     assert qemu.process(tmp_path) == 0
 
 
+@pytest.mark.parametrize("command", [qemu.start, qemu.stop])
+def test_a_folder_with_other_things_is_not_deleted(tmp_path, command):
+    (tmp_path / "gsb-gpu-lab-amd64.qcow2").touch()
+    wanted = {**WANTED, "folder": str(tmp_path), "image": str(tmp_path / "gsb-gpu-lab-amd64.qcow2")}
+    with pytest.raises(Fault, match="which has gsb-gpu-lab-amd64.qcow2: name a folder of its own"):
+        command(wanted)
+    assert (tmp_path / "gsb-gpu-lab-amd64.qcow2").exists()
+
+
+def test_the_machines_own_folder_is_deleted(tmp_path):
+    folder = tmp_path / "try"
+    folder.mkdir()
+    for name in qemu.FILES:
+        (folder / name).touch()
+    assert qemu.stop({**WANTED, "folder": str(folder)}) == {"changed": True}
+    assert not folder.exists()
+    assert qemu.stop({**WANTED, "folder": str(folder)}) == {"changed": False}
+
+
+def test_a_disk_is_never_cut(monkeypatch):
+    monkeypatch.setattr(qemu, "run", lambda *_: '{"virtual-size": 4294967296}')
+    qemu.require_size(pathlib.Path("/i.qcow2"), 4)
+    with pytest.raises(Fault, match="image_try_disk_gib is 3.5, and the disk of /i.qcow2 has 4 GiB"):
+        qemu.require_size(pathlib.Path("/i.qcow2"), 3.5)
+
+
 @pytest.fixture
 def running(tmp_path, monkeypatch):
     monkeypatch.setattr(qemu, "process", lambda _folder: 1)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -29,6 +30,7 @@ PACKAGES = {
     "amd64": {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "firmware": "ovmf"},
     "arm64": {"qemu-system-aarch64": "qemu-system-arm", "qemu-img": "qemu-utils", "firmware": "qemu-efi-aarch64"},
 }
+FILES = {"disk.qcow2", "vars.fd", "serial", "serial.log", "pid"}
 READY = re.compile(r"ready: (\d+) nvidia\.com/gpu \(([^)]+)\) on \S+, ([\d.]+) s after power-on")
 REACHED = re.compile(r"(\d)/9 after [\d.]+ s: ")
 
@@ -120,6 +122,21 @@ def process(folder: pathlib.Path) -> int:
     return _arguments(folder)[0]
 
 
+def require_own(folder: pathlib.Path) -> None:
+    """What is deleted with the machine has to be the machine's."""
+    foreign = sorted({path.name for path in folder.iterdir()} - FILES) if folder.is_dir() else []
+    if foreign:
+        raise Fault(f"image_try_folder is {folder}, which has {', '.join(foreign[:3])}: name a folder of its own.")
+
+
+def require_size(image: pathlib.Path, disk_gib: float) -> None:
+    size = json.loads(run("qemu-img", "info", "--output=json", str(image)))["virtual-size"] / 2**30
+    if disk_gib < size:
+        raise Fault(
+            f"image_try_disk_gib is {disk_gib:g}, and the disk of {image} has {size:g} GiB: give at least that."
+        )
+
+
 def start(wanted: dict[str, Any]) -> dict[str, Any]:
     """Boot a copy on write of the image; the image itself stays as it is."""
     folder, arch = pathlib.Path(wanted["folder"]), wanted["arch"]
@@ -131,6 +148,8 @@ def start(wanted: dict[str, Any]) -> dict[str, Any]:
         return {"changed": False, "said": "It runs already.", "kvm": "kvm" in arguments}
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     why = kvm_problem(arch, cpuinfo) or trial(arch)
+    require_own(folder)
+    require_size(image, wanted["disk_gib"])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     run(
@@ -238,6 +257,7 @@ def play(wanted: dict[str, Any]) -> dict[str, Any]:
 
 def stop(wanted: dict[str, Any]) -> dict[str, Any]:
     folder = pathlib.Path(wanted["folder"])
+    require_own(folder)
     pid = process(folder)
     if pid:
         os.kill(pid, signal.SIGTERM)
