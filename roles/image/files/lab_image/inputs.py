@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import os
 import pathlib
 import re
@@ -113,9 +114,10 @@ def problems(wanted: dict[str, Any], machine: str) -> list[str]:
     for package in wanted["packages"]:
         if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?", str(package)):
             says.append(f"image_packages has {package!r}, which is no name of a Debian package.")
-    if not float(wanted["size_gib"]) >= SMALLEST_GIB:
+    size = float(wanted["size_gib"])
+    if math.isnan(size) or size < SMALLEST_GIB:
         says.append(f"image_size_gib is {wanted['size_gib']}: the lab alone takes {SMALLEST_GIB}.")
-    elif float(wanted["size_gib"]) > 1024:
+    elif size > 1024:
         says.append(
             f"image_size_gib is {wanted['size_gib']}: give at most 1024; the file system grows on a larger disk."
         )
