@@ -324,3 +324,12 @@ def test_the_login_does_not_call_ready_what_is_not(gpu_lab):
     said = gpu_lab.motd(verdict, [], WANT, 0.0, "")
     assert "Not ready yet (7/9): node gpu-lab has 0 of 2" in said
     assert "Ready:" not in said and "restore" not in said
+
+
+@pytest.mark.parametrize(("cpu", "pause"), [(0.01, 0.2), (1.5, 4.5)])
+def test_a_slow_machine_is_asked_less_often(gpu_lab, monkeypatch, cpu, pause):
+    slept = []
+    monkeypatch.setattr(gpu_lab.time, "sleep", slept.append)
+    monkeypatch.setattr(gpu_lab.time, "process_time", lambda: 7 + cpu)
+    gpu_lab.rest(7, 0.2)
+    assert slept == [pytest.approx(pause)]
