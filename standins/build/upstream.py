@@ -40,18 +40,8 @@ LONGEST_WAIT = 120.0
 # For so long a registry may send nothing.
 SILENCE = 180.0
 CURL = (
-    *(
-        "curl",
-        "--fail",
-        "--silent",
-        "--show-error",
-        "--location",
-        "--netrc-optional",
-        "--proto",
-        "=https",
-        "--proto-redir",
-        "=https",
-    ),
+    *("curl", "--fail", "--silent", "--show-error", "--location", "--netrc-optional"),
+    *("--proto", "=https", "--proto-redir", "=https"),
     *("--connect-timeout", "20", "--speed-limit", "1024", "--speed-time", "60"),
     *("--write-out", "%{http_connect} %{http_code} %{url_effective}", "--continue-at", "-"),
 )
@@ -348,7 +338,7 @@ def image_part(image: UpstreamImage) -> Part:
         if (arch := architecture(folder)) not in (job.arch, ""):
             raise BuildError(
                 f"{image.ref} is for {arch} alone, and the bundle is for {job.arch}.",
-                hint=f"pin the digest of an index that has {job.arch}, in {FILE}",
+                hint=f"pin the digest of an index that has {job.arch}, in {job.pins.place}",
                 log=job.runner.log,
             )
         pack(folder, image.ref, job.arch, job.out / f"{image.name}.tar")
