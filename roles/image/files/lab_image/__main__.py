@@ -90,11 +90,11 @@ def look(wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted.get("claim") and not root.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
-            if why := inputs.claim(folder, [f"{key}", f"in {wanted['machine']}"], inputs.runner()):
+            if why := inputs.claim(folder, [key, f"in {wanted['machine']}"], inputs.runner()):
                 raise Fault(why)
     # A root folder that was taken by a run that was killed is only to be finished.
     baked = root.is_dir() or root.with_name("root.taken").is_dir()
-    return {"key": key, "root": str(root), "packages": packages, "baked": baked}
+    return {"changed": False, "key": key, "root": str(root), "packages": packages, "baked": baked}
 
 
 def finish(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -206,32 +206,29 @@ def made(
     return {"changed": True, "files": files, "checks": table(results)}
 
 
+COMMANDS = {
+    "check": check,
+    "look": look,
+    "finish": finish,
+    "make": make,
+    "try": qemu.start,
+    "follow": qemu.follow,
+    "ask": qemu.ask,
+    "play": qemu.play,
+    "stop": qemu.stop,
+}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    commands = ("check", "look", "finish", "make", "try", "follow", "ask", "play", "stop")
-    parser.add_argument("command", choices=commands)
+    parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--settings", required=True, help="the role's variables, as JSON")
-    parser.add_argument("--check", action="store_true", help="change nothing, say what would be done")
+    parser.add_argument("--check", action="store_true", help="make changes nothing, and says what would be done")
     options = parser.parse_args()
     wanted = json.loads(options.settings)
+    rehearsal = {"check": options.check} if options.command == "make" else {}
     try:
-        if options.command == "check":
-            answer = check(wanted)
-        elif options.command == "look":
-            answer = {"changed": False, **look(wanted)}
-        elif options.command == "finish":
-            answer = finish(wanted)
-        elif options.command == "make":
-            answer = make(wanted, options.check)
-        else:
-            commands = {
-                "try": qemu.start,
-                "follow": qemu.follow,
-                "ask": qemu.ask,
-                "play": qemu.play,
-                "stop": qemu.stop,
-            }
-            answer = commands[options.command](wanted)
+        answer = COMMANDS[options.command](wanted, **rehearsal)
     except Fault as fault:
         answer = {"changed": False, "fault": str(fault)}
     except OSError as error:
