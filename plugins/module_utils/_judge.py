@@ -1352,9 +1352,11 @@ _SILENT: dict[str, Hint] = {
         "ansible-playbook lab.yml --tags install",
     ),
     "unreachable": (
-        "k3s 가 응답하지 않습니다. 서비스를 살펴보세요: systemctl status k3s. 설치하거나 되살리려면: ansible-playbook lab.yml --tags install",
-        "k3s does not answer. Look at its service: systemctl status k3s. "
-        "To install it or to bring it back: ansible-playbook lab.yml --tags install",
+        "k3s 가 응답하지 않거나 제때 응답하지 못했습니다. 서비스를 살펴보세요: systemctl status k3s. "
+        "설치하거나 되살리려면: ansible-playbook lab.yml --tags install. 느린 기계라면 시간을 더 주세요: -e steps_timeout=600",
+        "k3s does not answer, or not in time. Look at its service: systemctl status k3s. "
+        "To install it or to bring it back: ansible-playbook lab.yml --tags install. "
+        "Give a slow machine more time: -e steps_timeout=600",
     ),
 }
 

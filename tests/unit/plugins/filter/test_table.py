@@ -94,7 +94,7 @@ def test_missing_ground_comes_first():
 def test_without_an_answer_the_reason_is_said_once():
     lines = _table.verdict_lines(silence())
     assert lines[0] == "Origin: not recorded on this host"
-    assert lines[2].startswith("! first: k3s does not answer.")
+    assert lines[2].startswith("! first: k3s does not answer, or not in time.")
     assert sum("does not answer" in line for line in lines) == 1
     assert sum("NOT DONE       -" in line for line in lines) == 8
 
