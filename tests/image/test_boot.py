@@ -62,6 +62,18 @@ def test_the_address_is_the_labs_own(machines):
         ]
 
 
+def test_the_idle_lab_wakes_little(machines):
+    for program in ("kube-apiserver", "kubelet", "containerd", "coredns"):
+        assert machines[0].out(f"cat /proc/$(pgrep -xo {program})/timerslack_ns").strip() == "5000000", program
+    period = machines[0].out("grep -r stats_collect_period /var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d")
+    assert "10m" in period
+    assert "stats_collect_period" not in machines[0].out("journalctl -b -u k3s -o cat | grep -i 'unknown key' || true")
+
+
+def test_a_processor_that_is_not_emulated_needs_no_more_time(machines):
+    assert machines[0].out("ls /var/lib/rancher/k3s/agent/etc/kubelet.conf.d").split().count("60-emulated.conf") == 0
+
+
 def test_images_are_pinned_and_none_is_collected(machines):
     images = machines[0].json("crictl images -o json")["images"]
     assert len(images) >= 10

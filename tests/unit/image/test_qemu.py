@@ -197,3 +197,47 @@ def test_a_command_on_the_console_is_told_from_its_echo(tmp_path, printed, said)
     console.close()
     thread.join()
     server.close()
+
+
+@pytest.fixture
+def ssh_server():
+    """What it says first can be set; the port it says it on."""
+    server = socket.create_server(("127.0.0.1", 0))
+    said = [b""]
+
+    def serve():
+        while True:
+            try:
+                channel, _ = server.accept()
+            except OSError:
+                return
+            channel.sendall(said[0])
+            channel.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield said, server.getsockname()[1]
+    # Wakes the thread that accepts.
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+
+
+def test_a_machine_with_a_network_answers_by_ssh(tmp_path, monkeypatch, ssh_server):
+    said, port = ssh_server
+    wanted = {**WANTED, "folder": str(tmp_path), "network": "ssh", "ssh_port": port}
+    answers(tmp_path, monkeypatch, 0, "")
+    said[0] = b"SSH-2.0-OpenSSH_9.2p1\r\n"
+    seen = qemu.ask(wanted)
+    assert (seen["ok"], seen["checks"][-1]) == (True, f"ok      ssh on 127.0.0.1:{port}: SSH-2.0-OpenSSH_9.2p1")
+    # Taken by the host's side of the port, and closed.
+    said[0] = b""
+    seen = qemu.ask(wanted)
+    assert (seen["ok"], seen["checks"][-1]) == (False, f"NOT OK  ssh on 127.0.0.1:{port}: nothing was said")
+
+
+def test_nobody_at_the_port_of_ssh_is_told(tmp_path, monkeypatch, ssh_server):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    answers(tmp_path, monkeypatch, 0, "")
+    seen = qemu.ask({**WANTED, "folder": str(tmp_path), "network": "ssh", "ssh_port": port})
+    assert not seen["ok"]
+    assert "refused" in seen["checks"][-1]

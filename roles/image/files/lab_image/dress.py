@@ -22,6 +22,7 @@ ADDRESS = "203.0.113.254"
 
 # unit -> the unit that pulls it in. Those of k3s stand below /usr, so that they outlive its removal.
 ENABLED = {
+    "gpu-lab-emulated.service": f"{VENDOR}/k3s.service.wants",
     "gpu-lab-network.service": f"{SYSTEM}/basic.target.wants",
     "gpu-lab-ssh-keys.service": f"{SYSTEM}/ssh.service.wants",
     "gpu-lab-first-boot.service": f"{VENDOR}/k3s.service.wants",
