@@ -4,34 +4,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAY = "[{hosts: localhost, connection: local, gather_facts: false, roles: [gsb.fake_gpu_lab.lab]}]\n"
 
 
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory):
+@pytest.fixture
+def refused(play_here):
     """What the role says to these values; empty when it takes them."""
-    play = tmp_path_factory.mktemp("lab") / "play.yml"
-    play.write_text(PLAY)
 
     def run(**values):
-        program = pathlib.Path(sys.executable).with_name("ansible-playbook")
-        done = subprocess.run(
-            [str(program), "-i", "localhost,", str(play), "-e", json.dumps(values)],
-            cwd=ROOT,
-            env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = play_here(PLAY, values)
         if done.returncode == 0:
             return ""
         assert "Require names and numbers that a cluster takes" in done.stdout, done.stdout + done.stderr

@@ -4,11 +4,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -46,16 +42,6 @@ def test_every_look_has_it():
 @pytest.mark.parametrize(
     ("given", "seconds"), [({}, 30), ({"steps_timeout": 10}, 30), ({"steps_timeout": "1800"}, 600)]
 )
-def test_a_third_of_the_steps_time(given, seconds, tmp_path):
-    play = tmp_path / "play.yml"
-    play.write_text(PLAY)
-    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [str(program), "-i", "localhost,", str(play), "-e", json.dumps(given)],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_third_of_the_steps_time(given, seconds, play_here):
+    done = play_here(PLAY, given)
     assert f"a look: <{seconds}>" in done.stdout, done.stdout + done.stderr

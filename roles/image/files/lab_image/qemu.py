@@ -236,19 +236,18 @@ def ask(wanted: dict[str, Any]) -> dict[str, Any]:
     }
     if wanted["network"] == "none":
         questions["no network device"] = "! ls /sys/class/net | grep -E '^(en|eth)'"
-    checks, good = [], True
+    seen = []
     for what, line in questions.items():
         status, said = console.run(line, timeout=180)
-        good = good and status == 0
-        checks.append(f"{'ok' if status == 0 else 'NOT OK':7} {what}{': ' + ' '.join(said.split()) if status else ''}")
+        seen.append((status == 0, what, " ".join(said.split()) if status else None))
     console.close()
     if wanted["network"] == "ssh":
-        seen = banner(wanted["ssh_port"])
-        good = good and seen.startswith("SSH-2.0-")
-        checks.append(
-            f"{'ok' if seen.startswith('SSH-2.0-') else 'NOT OK':7} ssh on 127.0.0.1:{wanted['ssh_port']}: {seen}"
-        )
-    return {"changed": False, "ok": good, "checks": checks}
+        said = banner(wanted["ssh_port"])
+        seen.append((said.startswith("SSH-2.0-"), f"ssh on 127.0.0.1:{wanted['ssh_port']}", said))
+    checks = [
+        f"{'ok' if good else 'NOT OK':7} {what}{'' if said is None else f': {said}'}" for good, what, said in seen
+    ]
+    return {"changed": False, "ok": all(good for good, _what, _said in seen), "checks": checks}
 
 
 def banner(port: int, timeout: float = 60) -> str:
